@@ -19,6 +19,7 @@ from leakbench.reporting.check_lines import (
 
 Undecided = Literal["fail", "warn"]
 Came = Literal["failed", "undecided", "warned", "passed"]
+LEVELS: dict[Came, str] = {"failed": "error", "undecided": "error", "warned": "warning"}
 
 
 @dataclass(frozen=True)
@@ -40,31 +41,35 @@ class CheckCase:
 
 def cases_of(check: Check, undecided: Undecided = "fail") -> list[CheckCase]:
     """Every case; where the check did not pass, at least one of them did not."""
-    doubt: Came = "undecided" if undecided == "fail" else "warned"
     cases = []
     for text in check.unfinished:
         # The path before the colon; what became of the run may change.
         name = text.partition(": ")[0]
-        line = CheckLine("unfinished", text)
-        cases.append(CheckCase(name, "runs", "unfinished", doubt, line.text))
+        cases.append(_case(name, "runs", CheckLine("unfinished", text), undecided))
     for limit in check.limits:
         name = f"{limit.limit} on {limit.setting}"
-        cases.append(_case(name, limit.setting, limit_line(limit), doubt))
-    for row in check.rows:
-        came: Came = "warned" if row.kind == ALLOWED else doubt
-        cases.append(_case(row.ref, row.setting, row_line(row), came))
-    return cases + _unexplained(check, cases, doubt)
+        cases.append(_case(name, limit.setting, limit_line(limit), undecided))
+    cases += [_case(r.ref, r.setting, row_line(r), undecided) for r in check.rows]
+    return cases + _unexplained(check, cases, undecided)
 
 
-def _case(name: str, group: str, line: CheckLine, doubt: Came) -> CheckCase:
-    came = doubt if line.verdict in ("cannot tell", "new") else "passed"
+def came_of(line: CheckLine, undecided: Undecided) -> Came:
+    """What a line comes to; a new row that is let pass is a warning."""
     if line.verdict in FAILING:
-        came = "failed"
-    return CheckCase(name, group, line.verdict, came, line.text, ": ".join(how_to_settle(line)))
+        return "failed"
+    if line.verdict in ("fine", "kept"):
+        return "passed"
+    return "warned" if undecided == "warn" or line.kind == ALLOWED else "undecided"
 
 
-def _unexplained(check: Check, cases: Sequence[CheckCase], doubt: Came) -> list[CheckCase]:
+def _case(name: str, group: str, line: CheckLine, undecided: Undecided) -> CheckCase:
+    came, advice = came_of(line, undecided), ": ".join(how_to_settle(line))
+    return CheckCase(name, group, line.verdict, came, line.text, advice)
+
+
+def _unexplained(check: Check, cases: Sequence[CheckCase], undecided: Undecided) -> list[CheckCase]:
     """The check itself, where no row says why it did not pass: an empty baseline, as one."""
+    doubt: Came = "undecided" if undecided == "fail" else "warned"
     known: dict[int, Came] = {1: "failed", CANNOT_TELL: doubt}
     came = known.get(check.exit, "undecided")
     if check.exit == 0 or any(c.came in ("failed", came) for c in cases):

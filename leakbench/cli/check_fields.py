@@ -9,11 +9,11 @@ from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
 
 SCHEMA = 1
 OUTCOMES = {0: "passed", 1: "failed"}
-SAME = (
+OF_A_ROW = {
     *("setting", "changes", "attack", "rung", "metric", "stage", "probe", "old", "new"),
     *("difference", "low", "high", "margin", "end", "look", "seeds", "more", "command"),
-)
-OF_A_LIMIT = ("limit", "setting", "value", "low", "high", "rows", "more", "command")
+}
+OF_A_LIMIT = {"limit", "setting", "value", "low", "high", "rows", "more", "command"}
 
 
 def fields(check: Check, code: int) -> dict[str, Any]:
@@ -33,19 +33,11 @@ def fields(check: Check, code: int) -> dict[str, Any]:
         "notes": list(check.notes),
         "softer": list(check.softer),
         "unfinished": list(check.unfinished),
-        "rows": [_row(r) for r in check.rows],
-        "limits": [_limit(x) for x in check.limits],
+        "rows": [_fields(r, OF_A_ROW) for r in check.rows],
+        "limits": [_fields(x, OF_A_LIMIT) for x in check.limits],
     }
 
 
-def _row(row: CheckRow) -> dict[str, Any]:
-    known = {k: getattr(row, k) for k in SAME}
-    listed = {"changes": list(row.changes), "more": list(row.more)}
-    about = {"name": row.ref, "state": row.verdict, "reason": whole_reason(row.reasons)}
-    return {**about, **known, **listed}
-
-
-def _limit(limit: CheckLimit) -> dict[str, Any]:
-    known = {k: getattr(limit, k) for k in OF_A_LIMIT}
-    about = {"name": limit.ref, "state": limit.verdict, "reason": whole_reason(limit.reasons)}
-    return {**about, **known, "more": list(limit.more)}
+def _fields(one: CheckRow | CheckLimit, same: set[str]) -> dict[str, Any]:
+    about = {"name": one.ref, "state": one.verdict, "reason": whole_reason(one.reasons)}
+    return {**about, **one.model_dump(mode="json", include=same)}

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from leakbench.base.printable_text import one_line
-from leakbench.cli.check_cases import Undecided
+from leakbench.cli.check_cases import LEVELS, Undecided, came_of
 from leakbench.reporting.check_data import Check
-from leakbench.reporting.check_lines import ALLOWED, FAILING, CheckLine, how_to_settle, not_fine
+from leakbench.reporting.check_lines import ALLOWED, how_to_settle, not_fine
 
 MOST = 10  # annotations of a level that GitHub shows of one step
 _DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
@@ -44,7 +44,10 @@ def harmless_json(text: str) -> str:
 
 def marks(check: Check, undecided: Undecided = "fail") -> list[str]:
     """A workflow command for each thing that is not fine, the most urgent first."""
-    levels = [(_level(line, undecided), line) for line in not_fine(check)]
+    levels = []
+    for line in not_fine(check):
+        known = LEVELS[came_of(line, undecided)]
+        levels.append(("notice" if line.kind == ALLOWED else known, line))
     left = Counter(level for level, _ in levels)
     shown, out = Counter[str](), list[str]()
     if check.softer:
@@ -60,14 +63,6 @@ def marks(check: Check, undecided: Undecided = "fail") -> list[str]:
             told = f"and {left[level] + 1} more: see the summary", ""
         out.append(_command(level, line.verdict, told, check.baseline))
     return out
-
-
-def _level(line: CheckLine, undecided: Undecided) -> str:
-    if line.verdict in FAILING:
-        return "error"
-    if line.kind == ALLOWED:
-        return "notice"
-    return "error" if undecided == "fail" else "warning"
 
 
 def _command(level: str, verdict: str, told: Sequence[str], baseline: str) -> str:

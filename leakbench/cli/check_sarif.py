@@ -11,7 +11,7 @@ from urllib.parse import quote
 from leakbench.base.files import pack_json
 from leakbench.base.printable_text import printable, printable_json
 from leakbench.base.version import __version__
-from leakbench.cli.check_cases import Came, CheckCase
+from leakbench.cli.check_cases import LEVELS, CheckCase
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 # verdict: (id, what the rule asks)
@@ -23,7 +23,6 @@ RULES = {
     "new": ("new-row", "A row is not in the baseline, so nothing holds it."),
     "unfinished": ("run-unfinished", "A run failed or is not finished, so it has no rows."),
 }
-LEVELS: dict[Came, str] = {"failed": "error", "undecided": "error", "warned": "warning"}
 
 
 def sarif(cases: Sequence[CheckCase], baseline: str, code: int) -> bytes:

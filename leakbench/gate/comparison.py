@@ -27,16 +27,8 @@ TINY = 1e-9
 
 def difference(now: GateRow, then: GateRow) -> Difference | None:
     """How far apart, with limits, or None where a side has fewer than two seeds."""
-    return compare(
-        now.scores,
-        then.scores,
-        worse=then.worse,
-        share=then.share,
-        unit_range=then.range == (0.0, 1.0),
-        clusters={**then.clusters, **now.clusters},
-        crossed=then.is_utility,
-        log=_logarithms(now, then),
-    )
+    how = {**then.scoring, "clusters": {**then.clusters, **now.clusters}}
+    return compare(now.scores, then.scores, **how, log=_logarithms(now, then))
 
 
 def _logarithms(now: GateRow, then: GateRow) -> bool:

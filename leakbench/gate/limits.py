@@ -179,21 +179,10 @@ def _held(row: GateRow, looks: Sequence[int]) -> _Held:
     seeds = sorted(row.scores)
     out = []
     for count, share in looks_of(looks, len(seeds)):
-        found = _amount(only(row, seeds[:count]))
+        found = amount(only(row, seeds[:count]).scores, **row.scoring)
         if found is not None:
             out.append((share, found))
     return _Held(row, tuple(out))
-
-
-def _amount(row: GateRow) -> Amount | None:
-    return amount(
-        row.scores,
-        worse=row.worse,
-        share=row.share,
-        unit_range=row.range == (0.0, 1.0),
-        clusters=row.clusters,
-        crossed=row.is_utility,
-    )
 
 
 def _beyond(every: Sequence[tuple[Limit, str, _Held]]) -> list[bool]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 from leakbench.gate.comparison import end_of, flagged, room
 from leakbench.gate.outcome_words import whole_reason
@@ -53,14 +52,7 @@ def sight(row: GateRow, rows: int) -> str:
     seeds = len(row.scores)
     if row.allowed is None or seeds < FEWEST_SEEDS:
         return ", ".join([*told, f"of {seeds} seed: only the same guesses are fine"])
-    how: dict[str, Any] = {
-        "worse": row.worse,
-        "share": row.share,
-        "unit_range": row.range == (0.0, 1.0),
-        "clusters": row.clusters,
-        "crossed": row.is_utility,
-        "log": row.means.scale == "log",
-    }
+    how = {**row.scoring, "log": row.means.scale == "log"}
     least = detectable(row.scores, **how, alpha=LEVEL / max(rows, 1), power=POWER)
     if least is not None:
         shown = max(least, row.allowed / 2)

@@ -169,6 +169,17 @@ class GateRow(Spec):
         return Meaning.recorded(self.metric, about)
 
     @property
+    def scoring(self) -> dict[str, Any]:
+        """What ``leakbench.statistics`` is told of its scores."""
+        return {
+            "worse": self.worse,
+            "share": self.share,
+            "unit_range": self.range == (0.0, 1.0),
+            "clusters": self.clusters,
+            "crossed": self.is_utility,
+        }
+
+    @property
     def is_utility(self) -> bool:
         """Is it what the setting is good for, and no leakage?"""
         return self.attack == UTILITY
