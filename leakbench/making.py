@@ -22,13 +22,13 @@ from leakbench.attacking.wanted import WantedRun
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Job, Outcome, Progress
-from leakbench.judging.wording import plural
 from leakbench.record import damage, folders, freshness
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
 from leakbench.results.names import setting_names
 from leakbench.results.number import Configuration
+from leakbench.words.amounts import plural
 
 Do = Callable[[Sequence[Job]], list[Outcome]]  # ``leakbench.base.jobs.run``, perhaps with bars
 Say = Callable[[str], None]

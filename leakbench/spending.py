@@ -18,12 +18,12 @@ from leakbench.base import provenance
 from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Outcome
 from leakbench.gate.outcome import LEAKS_MORE, CheckResult, concluded
-from leakbench.judging.wording import plural
 from leakbench.making import Do, Made, Say, make
 from leakbench.record import attack_code, origin
 from leakbench.record.folders import Run
 from leakbench.record.runspec import RunSpec
 from leakbench.results.settings import Setting, group
+from leakbench.words.amounts import plural
 
 Check = Callable[[Sequence[Run]], CheckResult]
 

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from leakbench.base import Meaning
-from leakbench.judging import ORACLES, Judged, real
+from leakbench.judging import Judged, real
 from leakbench.reporting import Picture
 from leakbench.results import ANY, CASCADE, Claim, Number, Setting, Utility, when
 from leakbench.statistics import Estimate
+from leakbench.words import ORACLES, short
 
 # In the order in which the files list them.
 FLAGS = {
@@ -162,7 +163,7 @@ def summary(judged: Judged) -> Summary:
         paper=none or number(verdict.paper),
         real=none or number(real(judged)),
         worst=none or number(verdict.worst),
-        verdict=judged.short,
+        verdict=short(judged.evidence, judged.verdict),
     )
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base import printable, write_bytes
-from leakbench.judging import ATTACKERS, GHOST, WORST
+from leakbench.judging import WORST
 from leakbench.reporting import Report, ReportData
+from leakbench.words import ATTACKERS, GHOST
 from reports._chart.chart import plot_fills
 from reports._chart.data import block, chart_data
 from reports._chart.points import half_fill, shapes

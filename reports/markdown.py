@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leakbench.base import write_bytes
-from leakbench.judging import Question, Span, plural
+from leakbench.judging import Question, Span
 from leakbench.reporting import Against, Report, ReportData, Sheet, add_check
 from leakbench.reporting import markdown_code as code
 from leakbench.reporting import markdown_plain as plain
+from leakbench.words import plural
 from reports._page import moved
 from reports._words import PROBE, summary
 

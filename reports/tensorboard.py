@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from leakbench.base import UsageError
 from leakbench.reporting import Curve, Report, ReportData, ShownSetting
 from leakbench.results import ANY, END
+from leakbench.words import short
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -65,7 +66,7 @@ def _tell(board: SummaryWriter, data: ReportData, setting: ShownSetting) -> None
     for question in data.questions:
         for judged in question.judged:
             if judged.setting.id == setting.id:
-                text = f"**{judged.short}.** {judged.sentence}"
+                text = f"**{short(judged.evidence, judged.verdict)}.** {judged.sentence}"
                 board.add_text(f"verdict: {question.label}", text, walltime=0)
 
 

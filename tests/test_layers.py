@@ -35,6 +35,7 @@ BELOW = {
     "results": ("base", "statistics", "federation", "record", "scoring"),
     "gate": ("base", "statistics", "record", "scoring", "results"),
     "judging": ("base", "statistics", "results"),
+    "words": ("base", "results", "judging"),
     "verifying": ("base", "federation", "record", "attacking", "scoring", "results"),
 }
 SCORED = tuple(room for room in BELOW if room not in ("tasks", "utilities"))

@@ -60,6 +60,23 @@ def test_no_module_reads_a_sentence(package):
     assert {k: v for k, v in found.items() if k not in LEFT} == {}
 
 
+# A reason becomes a text at the edge: in a file, on a page, in a terminal.
+EDGES = ("leakbench/words/", "leakbench/reporting/", "leakbench/reproduce/", "leakbench/cli/")
+EDGES += ("reports/", "leakbench/results/cells.py", "leakbench/verifying/checks.py")
+EDGES += ("leakbench/gate/outcome_words.py",)
+
+
+def test_only_the_edges_turn_a_reason_into_a_text():
+    found = []
+    for package in ("leakbench", "attacks", "defenses", "reports"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            text = path.read_text(encoding="utf-8")
+            if ("reason_text" in text or "reason_words" in text) and not name.startswith(EDGES):
+                found.append(name)
+    assert found == ["leakbench/base/reason.py", "leakbench/base/reason_words.py"]
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -30,6 +30,13 @@ Code = Literal[
     "changed_after",  # the last ten evaluations: the last is of what followed training
     "told",  # text: in the words of whoever left it out, which no code reads
     "at",  # stages, probe (None: both), of: a ``Reason`` that holds there
+    # Why a run is dead.
+    "not_beyond",  # metric, value, what ("chance" or as run.json names it), level: with their units
+    "one_direction",  # cosine: the mean of two prototypes
+    "one_point",  # ratio: of the prototypes' distance to the embeddings'
+    "loss_ran_away",  # began, first: a round; ended, last
+    "loss_of_model",  # loss, alike: of no preference
+    "marked_dead",  # by a table, which does not say why
     # What numbers that are there say less for.
     "seed_lacks",  # attack, seeds
     "incomplete",  # some, all: runs
@@ -97,7 +104,7 @@ GONE: frozenset[Code] = frozenset(("failed", "unfinished", "unscored", "no_end")
 
 
 class Reason(Part):
-    """What ``leakbench.results.reason_words`` makes a sentence of, or the gate's own words.
+    """What ``leakbench.base.reason_words`` makes a sentence of, or the gate's own words.
 
     Of any code, ``seeds`` says that it holds in these alone.
     """

@@ -34,6 +34,7 @@ def train(
     """Train every run of the plan; the table says where each lies and what its utility is."""
     from leakbench.attacking.wanted import wanted_runs
     from leakbench.base import provenance
+    from leakbench.base.reason_words import reason_text
     from leakbench.record import folders
     from leakbench.results import utility
     from leakbench.results.dead import why_diverged
@@ -72,9 +73,9 @@ def train(
         numbers = {k: getattr(last, k) for k in ("value", "low", "high")}
         numbers |= {"chance": run.meta["utility"]["chance"]}
         rows.append({**about, **numbers, "flags": flags.join(found.flags)})
-        why = f"is dead: {found.dead}" if found.dead else ""
+        why = f"is dead: {reason_text(found.dead)}" if found.dead else ""
         if (diverged := why_diverged(run)) and diverged != found.dead:
-            why = f"{why}; it diverged: {diverged}"
+            why = f"{why}; it diverged: {reason_text(diverged)}"
         if why:
             console.warn(
                 f"leakbench: {run.id} {why}. What it leaks says nothing of the method; train it"

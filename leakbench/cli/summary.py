@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from leakbench.base.meaning import Meaning
+from leakbench.base.reason_words import reason_text
 from leakbench.cli.console import emit, table
 from leakbench.results.number import ANY, CASCADE, Configuration, Number, when
 from leakbench.results.settings import Setting
@@ -49,6 +50,7 @@ def tradeoff(tables: Tables) -> None:
     """
     from leakbench.judging.judging import find_questions
     from leakbench.judging.question import Question
+    from leakbench.words.headlines import headline
 
     settings = tables.settings
     named = labels(s.configuration for s in settings)
@@ -71,7 +73,7 @@ def tradeoff(tables: Tables) -> None:
     for question in find_questions(settings, tables.missing):
         first_of_task.setdefault(question.task, question)
     for task, question in first_of_task.items():
-        emit(f"{task}, {question.label}: {''.join(part.text for part in question.headline)}")
+        emit(f"{task}, {question.label}: {''.join(part.text for part in headline(question))}")
 
 
 def first(settings: Iterable[Setting]) -> list[str]:
@@ -120,7 +122,7 @@ def _unknown(setting: Setting, called: str) -> dict[str, Any]:
     stages = sorted({n.stage for n in setting.numbers} - {"curve"})
     note = "not attacked"
     if not setting.runs:
-        note = setting.why
+        note = reason_text(setting.reason) if setting.reason else ""
     elif any(when(stage) == "final" for stage in stages):
         note = "measured otherwise than the rest: tradeoff.csv"
     elif stages:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from leakbench.base.reason import Reason
-from leakbench.results.reason_words import numbered, reason_text
+from leakbench.base.reason_words import numbered, reason_text
 
 Facts = Mapping[str, Any]
 Said = str | Callable[[Facts], str]  # a text with facts in it, or what makes one of them

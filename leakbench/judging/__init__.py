@@ -1,4 +1,4 @@
-"""From numbers to verdicts, fronts and sentences."""
+"""From numbers to verdicts and fronts; ``leakbench.words`` says them."""
 
 import lazy_loader
 

@@ -1,19 +1,10 @@
-from .attackers import ATTACKERS as ATTACKERS
-from .attackers import GHOST as GHOST
 from .attackers import LADDER as LADDER
 from .attackers import PAPER as PAPER
 from .attackers import WORST as WORST
-from .attackers import AttackerKind as AttackerKind
-from .attackers import absent as absent
-from .attackers import present as present
 from .attackers import real as real
 from .attackers import row_of as row_of
 from .attackers import speaks as speaks
-from .counting import counts as counts
-from .counting import tally as tally
-from .counting import unjudged as unjudged
 from .evidence import Evidence as Evidence
-from .first_sentences import headline as headline
 from .fronts import Axes as Axes
 from .fronts import Corner as Corner
 from .fronts import Slab as Slab
@@ -29,7 +20,4 @@ from .leaders import most_often as most_often
 from .question import Judged as Judged
 from .question import Question as Question
 from .question import Span as Span
-from .sentences import ORACLES as ORACLES
 from .verdict import Verdict as Verdict
-from .wording import count as count
-from .wording import plural as plural

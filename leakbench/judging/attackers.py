@@ -1,70 +1,15 @@
-"""The attackers that a chart can be switched to, and the row of the table for each."""
+"""The attackers that a verdict's numbers are shown by, and the row of the table for each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 from leakbench.judging.question import Judged, Question
-from leakbench.judging.wording import plural
 from leakbench.results.front import fit
 from leakbench.results.number import Number
-
-
-@dataclass(frozen=True)
-class AttackerKind:
-    """One position of the switch."""
-
-    key: str
-    name: str
-    says: str  # what this attacker knows, for people
-
 
 PAPER, CASCADE, WORST = "paper", "cascade", "any_attack"
 # Who knows more can still do what is possible with less.
 LADDER = ("transcript", "method", "public")
-ATTACKERS = (
-    AttackerKind(
-        PAPER,
-        "the paper's own",
-        "The attack of each method's own paper, on the same runs. Colour stays the verdict: "
-        "a full red point on the left only looks harmless.",
-    ),
-    AttackerKind(
-        "transcript",
-        "reads the record",
-        "Reads every message that was kept, of all rounds, and does not know the method: its"
-        " strongest attack.",
-    ),
-    AttackerKind(
-        "method",
-        "+ knows the method",
-        "Knows the method and its parameters as well: the strongest attack with that, or with"
-        " less.",
-    ),
-    AttackerKind(
-        "public",
-        "+ public data",
-        "Has public data of the same kind as well: the strongest attack with that, or with less.",
-    ),
-    AttackerKind(
-        CASCADE,
-        "best real attacker",
-        "Runs every attack above the paper's own and picks by what it can check itself, without the"
-        " truth; or the best of them alone, where that is stronger. This is what an attacker really"
-        " reached.",
-    ),
-    AttackerKind(
-        WORST,
-        "worst case",
-        "For each unit the best of all attacks that count, picked with the truth in hand: none of"
-        " them does better.",
-    ),
-)
-GHOST = (
-    "Small circles: the paper's own attack on the same run; arrows lead from them to the chosen"
-    " attacker."
-)
+KINDS = (PAPER, *LADDER, CASCADE, WORST)
 
 
 def row_of(judged: Judged, key: str) -> Number | None:
@@ -105,20 +50,7 @@ def speaks(row: Number | None) -> bool:
     return row is not None and fit(row)
 
 
-def present(question: Question) -> list[AttackerKind]:
-    """The attackers that any setting of the question has a row for."""
-    every = {a.key for a in ATTACKERS for j in question.judged if row_of(j, a.key)}
-    return [a for a in ATTACKERS if a.key in every]
-
-
-def absent(judged: Iterable[Judged], key: str) -> str:
-    """The sentence on settings attacked, but not by this attacker; "" where there are none."""
-    drawn = [j for j in judged if j.verdict.worst and j.setting.final]
-    gone = sum(row_of(j, key) is None for j in drawn)
-    if not gone:
-        return ""
-    have, stand = ("has", "stands faint at its") if gone == 1 else ("have", "stand faint at their")
-    return (
-        f"{plural(gone, 'setting')} of {len(drawn)} {have} no such attack that counts and {stand}"
-        " worst case."
-    )
+def kinds_present(question: Question) -> list[str]:
+    """The attackers that any setting of the question has a row for, of ``KINDS``."""
+    every = {key for key in KINDS for j in question.judged if row_of(j, key)}
+    return [key for key in KINDS if key in every]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
-from leakbench.base.reason import Reason
+from leakbench.base.reason import Reason, Why
 from leakbench.results.number import Number
 
 
@@ -23,7 +23,7 @@ class Evidence(Part):
     any_attack: Number | None = None
     seeds: int = 1
     dead_seeds: int = 0
-    dead_because: str = ""  # why a dead run is dead, a clause for the sentence
+    dead_because: Why | None = None  # why a dead run is dead
     kind: str = "message of this kind"
     sends: tuple[str, ...] = ()
     sends_kind: bool = True

@@ -9,13 +9,11 @@ from typing import Literal
 
 from leakbench.base.meaning import Meaning, Topic
 from leakbench.base.reason import GONE, Reason, reason
-from leakbench.judging.attackers import present
+from leakbench.judging.attackers import kinds_present
 from leakbench.judging.evidence import Evidence
-from leakbench.judging.first_sentences import headline, lede, others
 from leakbench.judging.fronts import Axes, front
 from leakbench.judging.gaps import gaps, picked, unread
 from leakbench.judging.question import Judged, Question
-from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
 from leakbench.results.number import ANY, CASCADE, Missing, Number, when
 from leakbench.results.settings import Setting
@@ -58,21 +56,16 @@ def find_questions(settings: Sequence[Setting], missing: Sequence[Missing]) -> l
         if q.stage == "final":
             most[q.task] = max(most[q.task], _count(q))
     questions.sort(key=lambda q: (-most[q.task], q.task, *_place(q)))
-    return [_worded(q, questions) for q in questions]
+    return [q.model_copy(update={"fronts": _fronts(q)}) for q in questions]
 
 
-def _worded(question: Question, every: Sequence[Question]) -> Question:
-    """With its first sentences, and what other questions say of its settings."""
-    judged = [
-        j.model_copy(update={"also": tuple(others(question, every, j))}) for j in question.judged
-    ]
+def _fronts(question: Question) -> dict[str, list[str]]:
     axes = Axes.of(question, (0.0, 0.0), (0.0, 0.0))  # only which way is better matters
     fronts = {}
-    for attacker in present(question):
-        best = front(question, attacker.key, axes)
-        fronts[attacker.key] = [trade.judged.setting.id for trade in best]
-    first = {"headline": headline(question), "lede": lede(question), "fronts": fronts}
-    return question.model_copy(update={**first, "judged": tuple(judged)})
+    for key in kinds_present(question):
+        best = front(question, key, axes)
+        fronts[key] = [trade.judged.setting.id for trade in best]
+    return fronts
 
 
 def _count(question: Question) -> int:
@@ -174,13 +167,8 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
         instead_of="" if meaning.name == question.metric else question.meaning.heading,
     )
     verdict = judge(evidence)
-    told = sentence(evidence, verdict)
-    if evidence.instead_of:  # its numbers have no place on the question's scale
-        verdict = verdict.model_copy(update=dict.fromkeys(("reached", "worst", "paper", "copied")))
-        verdict = verdict.model_copy(update={"counting": ()})
-        none = {"attacks": (), "cascade": None, "any_attack": None, "beside": ()}
-        evidence = evidence.model_copy(update=none)
-    return Judged(setting=setting, evidence=evidence, verdict=verdict, sentence=told)
+    judged = Judged(setting=setting, evidence=evidence, verdict=verdict)
+    return judged.off_scale() if evidence.instead_of else judged
 
 
 def _sends_kind(topic: Topic, setting: Setting) -> bool:

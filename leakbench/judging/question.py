@@ -8,7 +8,6 @@ from pydantic import Field, PlainSerializer, computed_field
 
 from leakbench.base.meaning import Topic
 from leakbench.base.part import Part
-from leakbench.judging.caveats import short
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.verdict import Verdict
 from leakbench.results.number import ByName
@@ -34,26 +33,42 @@ class Span(Part):
 class Judged(Part):
     """A setting with its verdict on one question.
 
-    ``also``: what the task's other questions say of it where they are worse, or open.
+    ``by``: what the verdict's rule saw, where its numbers have no place on the question's scale.
+    Words are added by ``leakbench.words``: the verdict's ``sentence``, and ``also``, what the
+    task's other questions say of the setting where they are worse, or open.
     """
 
     setting: ById
     evidence: Evidence = Field(exclude=True)
     verdict: Verdict
-    sentence: str
+    by: tuple[Evidence, Verdict] | None = Field(None, exclude=True)
+    sentence: str = ""
     also: tuple[str, ...] = ()
 
     @property
-    def short(self) -> str:
-        """The verdict's word, and in a few more why it cannot be judged."""
-        return short(self.evidence, self.verdict)
+    def basis(self) -> tuple[Evidence, Verdict]:
+        """What the verdict's rule saw, on whatever scale."""
+        return self.by or (self.evidence, self.verdict)
+
+    def off_scale(self) -> Judged:
+        """The same verdict, without numbers on the question's scale: they are of another metric."""
+        none = {"attacks": (), "cascade": None, "any_attack": None, "beside": ()}
+        bare = {**dict.fromkeys(("reached", "worst", "paper", "copied")), "counting": ()}
+        return self.model_copy(
+            update={
+                "evidence": self.evidence.model_copy(update=none),
+                "verdict": self.verdict.model_copy(update=bare),
+                "by": (self.evidence, self.verdict),
+            }
+        )
 
 
 class Question(Part):
     """One task, one topic, judged by one metric.
 
     Probes and stages of training before the end are questions of their own. ``fronts``: attacker ->
-    ids of the settings on its best trade-off.
+    ids of the settings on its best trade-off. ``headline`` and ``lede`` are added by
+    ``leakbench.words``.
     """
 
     task: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from leakbench.judging.evidence import Evidence
 from leakbench.results.number import Number
 from leakbench.statistics.multiplicity import TAIL
 
@@ -42,37 +41,6 @@ def clusters_needed(n: Number) -> int | None:
     if n.leak > n.blind_high:
         ratios.append((n.leak - n.low) / (n.leak - n.blind_high))
     return math.ceil(n.power.clusters * min(ratios) ** 2) if ratios else None
-
-
-def more_units(evidence: Evidence, n: Number) -> str:
-    """What would bring the units that a verdict needs, where the record or the attack lacks them.
-
-    As in "5 clients a round were audited, 20 are needed: train with -s record.audited=20."; ""
-    where neither limits them, or more would not settle it.
-    """
-    total, power = clusters_needed(n), n.power
-    if total is None or power is None or total <= power.clusters:
-        return ""
-    seeds = max(len(n.seeds), 1)
-    have, each = power.clusters / seeds, math.ceil(total / seeds)
-    audited, names = evidence.audited, []
-    recorded = audited is not None and have >= audited
-    for a in evidence.attacks:
-        most = a.attacker.params.get("targets")
-        if isinstance(most, int) and most < each and (recorded or have >= most):
-            names.append(a.attacker.name)
-    if not (recorded or names):
-        return ""
-    some = each if evidence.present is None else min(each, evidence.present)
-    told = f"{math.ceil(have)} clients a round were {'audited' if recorded else 'attacked'}"
-    told += f", {each} are needed"
-    how = [f"train with -s record.audited={some}"] if audited is not None and some > audited else []
-    how += [f"attack with -s {name}.targets={some}" for name in dict.fromkeys(names) if some > have]
-    if some < each:
-        count = math.ceil(total / some)
-        told += f", and no more than {some} take part"
-        how.append(f"take {count} seeds" if how else f"train {count} seeds")
-    return f"{told}: {' and '.join(how)}."
 
 
 def _room(n: Number, edge: float) -> float:

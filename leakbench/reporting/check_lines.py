@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from leakbench.base.printable_text import on_one_line
 from leakbench.gate.outcome import CANNOT_TELL
-from leakbench.judging.wording import plural
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
 from leakbench.results.number import ANY, CASCADE
+from leakbench.words.amounts import plural
 
 WORST_FIRST = ("breached", "leaks more", "loses utility", "cannot tell", "new", "fine", "kept")
 FAILING = WORST_FIRST[:3]

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, computed_field, field_serializer
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
+from leakbench.base.reason import Reason
+from leakbench.base.reason_words import reason_text
 from leakbench.base.spec import Spec
 from leakbench.judging.question import Question, Span
 from leakbench.reporting.check_data import Check
 from leakbench.reporting.moved import Against
+from leakbench.results.cells import missing_text
 from leakbench.results.number import Missing
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables
@@ -104,6 +107,23 @@ class ShownSetting(Setting):
     curves: tuple[Curve, ...] = ()
     pictures: tuple[Picture, ...] = ()
     command: str = ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def why(self) -> str:
+        """Why it is not simply done."""
+        return reason_text(self.reason) if self.reason else ""
+
+
+class ShownMissing(Missing):
+    """A number that is not there, as a line of a report; ``setting``: its id."""
+
+    setting: str
+
+    @field_serializer("reason")
+    def _in_words(self, why: Reason) -> str:
+        del why
+        return missing_text(self)
 
 
 class Embedding(Part):
@@ -214,7 +234,7 @@ class ReportData(Part):
     questions: tuple[Question, ...] = ()
     settings: tuple[ShownSetting, ...] = ()
     maps: tuple[Map, ...] = ()
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[ShownMissing, ...] = ()
     check: Check | None = None
     against: Against | None = None
     about: dict[str, About] = {}

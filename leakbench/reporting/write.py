@@ -17,18 +17,25 @@ from leakbench.base.thread_count import threads
 from leakbench.base.version import __version__
 from leakbench.gate.outcome import CheckResult
 from leakbench.gate.rows import gate_rows
-from leakbench.judging.first_sentences import headline
 from leakbench.judging.judging import find_questions
 from leakbench.record.folders import Run
 from leakbench.reporting import about, clients, curves, maps, moved, pictures, redaction
 from leakbench.reporting.check import check_of
 from leakbench.reporting.commands import attacks, made_by, trains
-from leakbench.reporting.data import Origin, Report, ReportData, ReportTask, ShownSetting
+from leakbench.reporting.data import (
+    Origin,
+    Report,
+    ReportData,
+    ReportTask,
+    ShownMissing,
+    ShownSetting,
+)
 from leakbench.reporting.moved import Against
 from leakbench.reporting.other import of_folder
 from leakbench.results.number import Missing
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables, collect
+from leakbench.words.headlines import headline, with_words
 
 REPORT = "leakbench.reporting.write"  # what every number of a report passes
 NO_RUN = "there is no run to report. Make one with leakbench train."
@@ -108,7 +115,7 @@ def _formats(makers: Iterable[Report]) -> dict[str, str]:
 def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
     """All that a report says of these runs; with ``redact`` no picture and no map is made."""
     settings = [_with_commands(s) for s in sorted(tables.settings, key=lambda s: s.index)]
-    questions = tuple(find_questions(settings, tables.missing))
+    questions = with_words(find_questions(settings, tables.missing))
     media = pictures.Media()
     shown = tuple(_shown(s, None if redact else media) for s in settings)
     commit, dirty = provenance.source()
@@ -131,11 +138,10 @@ def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
     )
 
 
-def _located(missing: Iterable[Missing], settings: Iterable[Setting]) -> tuple[Missing, ...]:
+def _located(missing: Iterable[Missing], settings: Iterable[Setting]) -> tuple[ShownMissing, ...]:
     """Each with its setting's id."""
     ids = {s.key: s.id for s in settings}
-    found = [(m, {"setting": ids[m.configuration.key]}) for m in missing]
-    return tuple(m.model_copy(update=at) for m, at in found)
+    return tuple(ShownMissing(**dict(m), setting=ids[m.configuration.key]) for m in missing)
 
 
 def _with_commands(setting: Setting) -> Setting:

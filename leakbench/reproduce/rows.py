@@ -14,8 +14,8 @@ from typing import Any
 from leakbench.attacking import choices
 from leakbench.base import provenance
 from leakbench.base.errors import NotMeasured
+from leakbench.base.reason_words import reason_text
 from leakbench.base.spec import canonical
-from leakbench.judging.wording import of_clusters
 from leakbench.record import origin
 from leakbench.record.folders import Run
 from leakbench.record.runspec import parts
@@ -27,10 +27,12 @@ from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import Measure, Params, Recipe, Study
 from leakbench.reproduce.row import DIRTY, Measurement, Row
 from leakbench.results import claims, rise
+from leakbench.results.cells import missing_text
 from leakbench.results.number import END, Claim, Number
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables, collect
 from leakbench.scoring import flags
+from leakbench.words.amounts import of_clusters
 
 Fill = Callable[[Measure, Row], Row]
 Cells = dict[str, Any]  # of a row, by their names
@@ -175,7 +177,7 @@ class _OfRuns:
             "commit": _each(_commit(m["commit"], m["dirty"]) for m in metas),
             "runs": tuple(r.id for r in setting.runs),
             "twin": told if alike(told := metas[0].get("twin"), told) else None,
-            "note": f"dead run: {setting.dead_because}" if setting.dead else "",
+            "note": f"dead run: {reason_text(why)}" if (why := setting.dead_because) else "",
         }
 
     def of(self, m: Measure, row: Row) -> Row:
@@ -251,7 +253,7 @@ class _OfRuns:
     def _lacking(self, attack: str, *metrics: str) -> list[str]:
         """Why a number is not among the setting's."""
         lines = self.found.tables.missing
-        return [x.said for x in lines if x.attack == attack and x.metric in metrics]
+        return [missing_text(x) for x in lines if x.attack == attack and x.metric in metrics]
 
 
 def _each(values: Iterable[str]) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from .number import Missing as Missing
 from .number import Number as Number
 from .number import Utility as Utility
 from .number import when as when
-from .reason_words import reason_text as reason_text
 from .settings import Setting as Setting
 from .tables import Tables as Tables
 from .tables import write as write

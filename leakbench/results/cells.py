@@ -8,6 +8,7 @@ from functools import singledispatch
 from typing import Any
 
 from leakbench.base.meaning import Meaning
+from leakbench.base.reason_words import reason_text
 from leakbench.base.spec import canonical
 from leakbench.record.columns import Row
 from leakbench.results.number import (
@@ -75,7 +76,14 @@ def _utility(u: Utility) -> Row:
 def _missing(m: Missing) -> Row:
     names = named(m.configuration)
     del names["wrappers"]  # the table has no column for them, so the reason names them
-    return {**names, "attack": m.attack, "metric": m.metric, "reason": m.said}
+    return {**names, "attack": m.attack, "metric": m.metric, "reason": missing_text(m)}
+
+
+def missing_text(m: Missing) -> str:
+    """Why it is not there; tables have no column for wrappers, so it names them."""
+    wrappers = m.configuration.wrappers
+    under = f" [under the wrappers {canonical(wrappers)}]" if wrappers else ""
+    return reason_text(m.reason) + under
 
 
 @_row.register

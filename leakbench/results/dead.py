@@ -5,17 +5,12 @@ from __future__ import annotations
 import math
 
 from leakbench.base.meaning import Meaning
+from leakbench.base.reason import Reason, reason
 from leakbench.record.columns import RUN_DIAGNOSTICS
 from leakbench.record.folders import Run
 from leakbench.statistics.intervals import Estimate
 
 COLLAPSED_COSINE, COLLAPSED_RATIO = 0.99, 0.01
-# What a run has to be beyond, as run.json names it, in words.
-UNTAUGHT = {
-    "constant": "the best answer that is the same for all inputs",
-    "raw": "comparing the inputs themselves",
-    "untrained": "the untrained network",
-}
 # Times the loss of the first round, or times 1 where that was less: a hinge may begin at 0. Or, of
 # the cross-entropy of the global model, where the first round had run away already, times that of
 # who answers every class alike.
@@ -23,8 +18,8 @@ RUNAWAY = 10
 DIAGNOSTIC = {"cosine": "prototype_mean_cosine", "euclidean": "prototype_distance_ratio"}
 
 
-def why_dead(run: Run, meaning: Meaning, final: Estimate) -> str:
-    """Why ``run`` is dead, a clause for a sentence, or "".
+def why_dead(run: Run, meaning: Meaning, final: Estimate) -> Reason | None:
+    """Why ``run`` is dead; None where it is not.
 
     Args:
         run: a complete run.
@@ -40,20 +35,19 @@ def why_dead(run: Run, meaning: Meaning, final: Estimate) -> str:
     known = {"chance": float(about["chance"]), **about.get("untaught", {})}
     for what, value in known.items():
         if not meaning.worse(end, value):
-            told = f"{UNTAUGHT.get(what, what)} ({meaning.text(value)})"
-            return f"{meaning.heading} {meaning.text(final.value)} is not beyond {told}"
+            shown = {"value": meaning.text(final.value), "level": meaning.text(value)}
+            return reason("not_beyond", metric=meaning.heading, what=what, **shown)
     distance = str(run.meta.get("distance", ""))
     last = _last(run, DIAGNOSTIC.get(distance, ""))
     if distance == "cosine" and last is not None and last > COLLAPSED_COSINE:
-        return f"its prototypes have become one direction (mean cosine {last:.3f})"
+        return reason("one_direction", cosine=last)
     if distance == "euclidean" and last is not None and last < COLLAPSED_RATIO:
-        text = f"their distance is {last:.4f} of the embeddings'"
-        return f"its prototypes have become one point ({text})"
+        return reason("one_point", ratio=last)
     return why_diverged(run)
 
 
-def why_diverged(run: Run) -> str:
-    """How the loss of ``run`` ran away, a clause for a sentence, or "".
+def why_diverged(run: Run) -> Reason | None:
+    """How the loss of ``run`` ran away; None where it did not.
 
     What its model still answers right it answers by luck.
 
@@ -63,15 +57,14 @@ def why_diverged(run: Run) -> str:
     lines = _lines(run, "loss")
     if len(lines) >= 2 and lines[-1][1] > RUNAWAY * max(abs(lines[0][1]), 1.0):
         (first, began), (last, ended) = lines[0], lines[-1]
-        told = f"{began:.3g} in round {first} and is {ended:.3g} in round {last}"
-        return f"its training loss was {told}"
+        return reason("loss_ran_away", began=began, first=first, ended=ended, last=last)
     loss = _last(run, "global_loss")
     if loss is None:
-        return ""
+        return None
     alike = math.log(max(int(run.meta["facts"]["classes"]), 2))
     if loss <= RUNAWAY * alike:
-        return ""
-    return f"its model's loss is {loss:.3g}, where {alike:.3g} is that of no preference"
+        return None
+    return reason("loss_of_model", loss=loss, alike=alike)
 
 
 def _last(run: Run, name: str) -> float | None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, PlainSerializer, computed_field, field_serializer
+from pydantic import Field, PlainSerializer, computed_field
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
@@ -20,7 +20,6 @@ from leakbench.base.reason import Reason, Why
 from leakbench.base.spec import canonical
 from leakbench.record.columns import RUNGS
 from leakbench.record.folders import Run
-from leakbench.results import reason_words
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate
 
@@ -185,7 +184,7 @@ class Evaluated:
     run: Run
     meaning: Meaning
     evaluations: tuple[Evaluation, ...]
-    dead: str  # why the run is dead, or ""
+    dead: Reason | None  # why the run is dead
     # How much of all that it gained came at its end (``leakbench.results.rise``); None: too few
     # evaluations to tell.
     rise: float | None
@@ -415,7 +414,6 @@ class Missing(Part):
     """A number that a reader would look for, and why it is not there."""
 
     configuration: Configuration = Field(exclude=True)
-    setting: str = ""  # its id in a report
     attack: str
     metric: str
     reason: Why
@@ -426,18 +424,6 @@ class Missing(Part):
     def fits(self) -> bool:
         """Would the attack fit what is sent? If not, nobody would look for its number here."""
         return self.reason.code != "unfit"
-
-    @property
-    def said(self) -> str:
-        """The reason in words; tables have no column for wrappers, so it names them."""
-        wrappers = self.configuration.wrappers
-        under = f" [under the wrappers {canonical(wrappers)}]" if wrappers else ""
-        return reason_words.reason_text(self.reason) + under
-
-    @field_serializer("reason")
-    def _said(self, why: Reason) -> str:
-        del why
-        return self.said
 
 
 class Diagnostic(Part):

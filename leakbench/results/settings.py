@@ -16,7 +16,6 @@ from leakbench.record.folders import Run
 from leakbench.record.policy import Policy
 from leakbench.results.names import Method, setting_names
 from leakbench.results.number import Configuration, Evaluated, Measured, Number, Utility
-from leakbench.results.reason_words import reason_text
 
 
 class Sent(Part):
@@ -144,10 +143,10 @@ class Setting(Part):
         return self.dead_seeds > 0
 
     @property
-    def dead_because(self) -> str:
-        """Why the first dead run is dead, a clause; "" where none is."""
+    def dead_because(self) -> Reason | None:
+        """Why the first dead run is dead; None where none is."""
         told = [e.dead for e in self.evaluated if e.dead]
-        return told[0] if told else "its run is marked as dead" * self.dead
+        return told[0] if told else reason("marked_dead") if self.dead else None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -161,17 +160,11 @@ class Setting(Part):
             return "not recorded"
         return "running" if self._failed is None else "failed"
 
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def why(self) -> str:
-        """Why it is not simply done."""
-        if self.dead:
-            return self.dead_because
-        return reason_text(self.reason) if self.reason else ""
-
     @property
     def reason(self) -> Reason | None:
-        """Why none of its runs is complete; None where one is."""
+        """Why it is not simply done: its dead run, or none of its runs is complete."""
+        if self.dead:
+            return self.dead_because
         if self._failed is not None:
             failed = reason("failed", text=self._failed)
         else:

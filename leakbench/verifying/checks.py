@@ -7,6 +7,7 @@ from functools import cache
 
 from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError
 from leakbench.base.jobs import Progress
+from leakbench.base.reason_words import reason_text
 from leakbench.federation.utility import METRICS
 from leakbench.record.columns import RUN_UTILITY
 from leakbench.record.folders import Run, typed_rows
@@ -110,5 +111,7 @@ def _utility(run: Run) -> Iterator[Finding]:
     yield told("utility.csv", "utility from its scores", why or f"{len(made)} evaluations")
     dead = utility.of_run(run).dead
     yield holds(
-        "utility.csv", "whether the run is alive", f"a dead run: {dead}" if dead else "alive"
+        "utility.csv",
+        "whether the run is alive",
+        f"a dead run: {reason_text(dead)}" if dead else "alive",
     )

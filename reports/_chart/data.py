@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leakbench.base import printable_json
-from leakbench.judging import ATTACKERS, PAPER, absent, plural, row_of
+from leakbench.judging import PAPER, row_of
 from leakbench.results import Number
+from leakbench.words import ATTACKERS, absent, plural
 from reports._chart.callouts import short_names
 from reports._chart.labels import Label
 from reports._chart.plot import PlotPoint

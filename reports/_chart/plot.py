@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leakbench.judging import ATTACKERS, PAPER, Axes, Judged, Question, row_of
+from leakbench.judging import PAPER, Axes, Judged, Question, row_of
 from leakbench.results import Number, Utility
+from leakbench.words import ATTACKERS
 from reports._chart.scale import AxisScale, domain, leakage, top_of
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakbench.judging import WORST, Judged, Question, present, row_of
+from leakbench.judging import WORST, Judged, Question, row_of
+from leakbench.words import present
 from reports._chart.scale import AxisScale
 from reports._chart.small_track import place, track_scale
 from reports._page.list import Folded, Group, ListLine

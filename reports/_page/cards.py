@@ -12,9 +12,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from leakbench.judging import Judged, Question, most_often, plural, real
+from leakbench.judging import Judged, Question, most_often, real
 from leakbench.reporting import About, ReportData, ShownSetting
 from leakbench.results import END, Number, Utility
+from leakbench.words import plural
 from reports._chart.points import icon
 from reports._page.clients import bars, differ, worst_off
 from reports._page.recipes import recipe

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from leakbench.judging import plural
+from leakbench.words import plural
 from reports._chart.svg import tag
 
 Shares = Sequence[float | None]  # by client; None: not attacked

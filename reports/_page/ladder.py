@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from leakbench.base import Meaning
-from leakbench.judging import ATTACKERS, PAPER, Judged, Question, plural, row_of, unjudged
+from leakbench.judging import PAPER, Judged, Question, row_of
 from leakbench.results import CASCADE, Number
+from leakbench.words import ATTACKERS, plural, unjudged
 from reports._chart.points import icon
 from reports._chart.scale import AxisScale
 from reports._chart.svg import tag

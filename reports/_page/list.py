@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from leakbench.judging import Judged, Question, tally
+from leakbench.judging import Judged, Question
+from leakbench.words import short, tally
 from reports._chart.points import icon
 from reports._chart.scale import AxisScale
 from reports._chart.small_track import track, track_scale
@@ -131,7 +132,7 @@ def _line(judged: Judged, marks: Mapping[str, str], scale: AxisScale | None) -> 
         utility=gain.meaning.text(gain.value.value) if gain else "not measured",
         found=lacking(judged) or found,
         track=track([judged], scale),
-        why=judged.short,
+        why=short(judged.evidence, judged.verdict),
         tone=judged.verdict.tone,
         also=" ".join(judged.also),
     )

@@ -12,8 +12,8 @@ from itertools import accumulate
 
 from markupsafe import Markup
 
-from leakbench.judging import count, plural
 from leakbench.reporting import Embedding, Naming, Position, ReportData, ShownSetting, Split
+from leakbench.words import count, plural
 from reports._chart.svg import path, tag
 
 SIDE, EDGE = 480, 14

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leakbench.base import GONE, Reason
+from leakbench.base import GONE, Reason, reason_text
 from leakbench.reporting import ReportData
-from leakbench.results import ANY, CASCADE, Missing, reason_text
+from leakbench.results import ANY, CASCADE, Missing
 from reports._words import STAGES, several
 
 FEW = 4  # methods in a line

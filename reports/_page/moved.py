@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from leakbench.gate import UTILITY
-from leakbench.judging import plural
 from leakbench.reporting import Against, Moved
 from leakbench.results import END, MADE
+from leakbench.words import plural
 from reports._words import STAGES, attack, interval
 
 TONES = {"leaks more": "leak", "loses utility": "leak", "cannot tell": "part"}

@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import Any
 
 from leakbench.base import canonical
-from leakbench.judging import ATTACKERS, plural
 from leakbench.reporting import Picture, Place, ReportData, Role, ShownSetting
+from leakbench.words import ATTACKERS, plural
 from reports._words import attack, under
 
 Units = tuple[Place, ...]

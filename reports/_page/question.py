@@ -11,8 +11,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from leakbench.judging import WORST, AttackerKind, Question, counts, present
+from leakbench.judging import WORST, Question
 from leakbench.reporting import ReportData
+from leakbench.words import AttackerKind, counts, present
 from reports._chart.chart import chart
 from reports._chart.plot import NARROW, WIDE, plot
 from reports._chart.points import icon

@@ -12,9 +12,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from leakbench.judging import ATTACKERS, ORACLES, WORST, Judged, Question, plural, row_of
+from leakbench.judging import WORST, Judged, Question, row_of
 from leakbench.reporting import ReportData, ShownSetting
 from leakbench.results import CASCADE, Number
+from leakbench.words import ATTACKERS, ORACLES, plural
 from reports._chart.scale import AxisScale
 from reports._chart.track import Dot, scale, track
 from reports._page.clients import differ, strip, worst_off

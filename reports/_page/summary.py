@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from leakbench.base import Meaning
-from leakbench.judging import PAPER, WORST, Judged, Question, plural, present, row_of
+from leakbench.judging import PAPER, WORST, Judged, Question, row_of
 from leakbench.results import CASCADE, Number
 from leakbench.statistics import Estimate
+from leakbench.words import plural, present
 from reports._chart.points import icon
 from reports._page.question import utility_name
 from reports._words import about, claimed, lacking, notes, span

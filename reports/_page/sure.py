@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from leakbench.judging import plural
 from leakbench.reporting import ReportData
 from leakbench.results import Number
+from leakbench.words import plural
 from reports._words import FLAGS, several
 
 FINE, MIND, WRONG = ("ok", "✓"), ("mind", "!"), ("bad", "✕")

@@ -10,6 +10,7 @@ import pytest
 from helpers.check_results import NUMBERS, compared, found, limited
 from helpers.gate_rows import row, scores, utility
 
+from leakbench.base import reason_words
 from leakbench.base.reason import GateCode, Reason, in_words, reason
 from leakbench.cli.check_cases import cases_of
 from leakbench.cli.check_junit import junit
@@ -23,7 +24,6 @@ from leakbench.gate.update import update
 from leakbench.reporting.check import check_of
 from leakbench.reporting.check_lines import every_line, not_fine
 from leakbench.reporting.moved import against
-from leakbench.results import reason_words
 
 OTHER = reason("other_code", attacks=("unmix-0a1b2c3d",))
 # What the words of a code are made of.

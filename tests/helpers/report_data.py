@@ -16,8 +16,8 @@ import numpy as np
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName
 from leakbench.base.meaning import Meaning
+from leakbench.base.reason import reason
 from leakbench.federation import utility as gains
-from leakbench.judging.first_sentences import headline
 from leakbench.judging.judging import find_questions
 from leakbench.metrics.images import LPIPS, PSNR
 from leakbench.metrics.prototypes import P_LEAK
@@ -34,6 +34,7 @@ from leakbench.reporting.data import (
     Picture,
     ReportData,
     ReportTask,
+    ShownMissing,
     ShownSetting,
     Split,
 )
@@ -54,6 +55,7 @@ from leakbench.results.number import (
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables
 from leakbench.statistics.intervals import Estimate
+from leakbench.words.headlines import headline, with_words
 
 CLIENTS = 20
 SEEDS = (0, 1, 2)
@@ -348,7 +350,7 @@ def report(
         own = {"numbers": tuple(next(marked) for _ in s.numbers)}
         known = {name: getattr(s, name) for name in Setting.model_fields}
         shown.append(ShownSetting(**known | own | dict(more.get(s.key, {}))))
-    questions = tuple(find_questions(shown, missing))
+    questions = with_words(find_questions(shown, missing))
     metrics = {n.metric: n.meaning for s in shown for n in s.numbers}
     metrics |= {u.meaning.name: u.meaning for s in shown for u in s.utility}
     tables, ids = Tables(tuple(shown), tuple(missing)), {s.key: s.id for s in shown}
@@ -361,7 +363,7 @@ def report(
         "questions": questions,
         "settings": tuple(shown),
         "missing": tuple(
-            m.model_copy(update={"setting": ids[m.configuration.key]}) for m in missing
+            ShownMissing(**dict(m), setting=ids[m.configuration.key]) for m in missing
         ),
         "tables": tables,
     }
@@ -385,12 +387,13 @@ def _task(name: str, settings: Sequence[Setting]) -> ReportTask:
 def _evaluated(final: Utility, runs: Sequence[Run]) -> Iterable[Evaluated]:
     """Dead as the flag says: all of them where the utility is not beyond chance, else one."""
     value, chance = (final.meaning.text(v) for v in (final.value.value, final.chance))
-    why = "its run is marked as dead"
+    why = reason("marked_dead")
     if not final.alive:
-        why = f"{final.meaning.heading} {value} is not beyond chance ({chance})"
+        about = {"metric": final.meaning.heading, "value": value}
+        why = reason("not_beyond", **about, what="chance", level=chance)
     for i, run in enumerate(runs):
         dead = "dead_run" in final.flags and (i == 0 or not final.alive)
-        yield Evaluated(run, final.meaning, (), why if dead else "", 0.0)
+        yield Evaluated(run, final.meaning, (), why if dead else None, 0.0)
 
 
 def _read(numbers: Sequence[Number], runs: Sequence[Run]) -> list[Number]:

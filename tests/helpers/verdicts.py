@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from helpers.report_data import bare_json, gained, runs_of, setting
+from leakbench.base.reason import in_words
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.question import Judged, Question
-from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
 from leakbench.metrics import topics
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.results.number import Attacker, Evaluated, Number
 from leakbench.results.settings import Setting
 from leakbench.statistics.intervals import Estimate
+from leakbench.words.verdicts import sentence
 
 BASE = setting("fedgn", {"sigma": 0.1}, task="t")
 
@@ -108,7 +109,7 @@ def known(name, utility=0.5, reference=False, dead=0, kinds=()):
     sent = [{"kind": kind, "sender": "client"} for kind in kinds]
     about = {"hides": not reference, "sent": sent}
     runs = runs_of(bare_json(base, seed) | about for seed in range(3))
-    why = ["it did not learn"] * dead + [""] * (3 - dead)
+    why = [in_words("it did not learn")] * dead + [None] * (3 - dead)
     return Setting(
         configuration=base,
         runs=runs,

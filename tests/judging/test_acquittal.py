@@ -12,6 +12,8 @@ from leakbench.judging.judging import find_questions
 from leakbench.judging.question import Judged, Question
 from leakbench.record.folders import load
 from leakbench.results.tables import collect
+from leakbench.words.headlines import with_words
+from leakbench.words.verdicts import short
 
 N = 100
 NONE, ALL = [0.0] * N, [1.0] * N
@@ -23,7 +25,7 @@ def first(k: int, n: int = N) -> list[float]:
 
 def asked(*runs: Path) -> list[Question]:
     tables = collect([load(run) for run in runs])
-    return find_questions(tables.settings, tables.missing)
+    return with_words(find_questions(tables.settings, tables.missing))
 
 
 def found(*runs: Path) -> Judged:
@@ -45,7 +47,7 @@ def test_an_attack_that_works_settles_and_ran_twice_acquits(tmp_path):
     assert one.sentence.startswith(
         "Held on this question against the 1 attack tried: at worst 0 of"
     )
-    assert one.short == "held"
+    assert short(one.evidence, one.verdict) == "held"
 
 
 def test_who_finds_13_of_100_with_nothing_defended_acquits_nobody(tmp_path):
@@ -56,7 +58,9 @@ def test_who_finds_13_of_100_with_nothing_defended_acquits_nobody(tmp_path):
         " on average, and half way to all there is would be 50 of 100 (another attack or more"
         " search is needed, not more units)."
     )
-    assert one.short.startswith("cannot tell: attack too weak to acquit: with nothing defended")
+    assert short(one.evidence, one.verdict).startswith(
+        "cannot tell: attack too weak to acquit: with nothing defended"
+    )
     # Half way is enough.
     half = two_seeds(tmp_path / "half", measure("p_leak", NONE, 0.01, first(51)))
     assert found(*half).verdict.word == "held"
@@ -152,7 +156,7 @@ def test_a_perfect_control_on_few_clients_is_no_weak_attack(tmp_path, clients):
             " names 40 of 40 clients, with nothing defended 40 of 40; a blind guess names 20 of 40."
             " This is not a sign of privacy. About 1 more seed would bring them."
         )
-        assert one.short == "cannot tell: too few clients (4 of 5 needed)"
+        assert short(one.evidence, one.verdict) == "cannot tell: too few clients (4 of 5 needed)"
     else:
         assert one.verdict.counting
         # The attack's own number, two-sided, takes one more.
@@ -170,7 +174,8 @@ def test_one_flaw_in_forty_does_not_make_a_control_better_than_a_perfect_one(tmp
     words = []
     for k, control in enumerate(([1.0] * 40, [1.0] * 39 + [0.0])):
         row = measure("p_leak", [1.0] * 40, 0.5, control, units=names, clusters=clusters)
-        words.append(found(_attacked(tmp_path / str(k), row)).short)
+        one = found(_attacked(tmp_path / str(k), row))
+        words.append(short(one.evidence, one.verdict))
     assert words[0] == words[1] == "cannot tell: too few clients (4 of 5 needed)"
 
 
@@ -216,8 +221,8 @@ def test_runs_that_are_not_finished_are_no_sign_of_anything(tmp_path):
         "Not finished: run the same command again. Nothing is known about its leakage."
     )
     assert two.sentence == "Failed: the loss is not finite. Nothing is known about its leakage."
-    assert one.short == "not finished: run the same command again"
-    assert two.short == "failed: the loss is not finite"
+    assert short(one.evidence, one.verdict) == "not finished: run the same command again"
+    assert short(two.evidence, two.verdict) == "failed: the loss is not finite"
 
 
 def audited(
@@ -251,7 +256,7 @@ def test_what_the_record_would_have_to_hold_is_said(tmp_path):
     hint = "5 clients a round were audited, 20 are needed: train with -s record.audited=20"
     assert one.verdict.word == "cannot tell"
     assert one.sentence.endswith(f"{hint}.")
-    assert one.short == f"cannot tell: {hint}"
+    assert short(one.evidence, one.verdict) == f"cannot tell: {hint}"
     assert audited(tmp_path / "enough", 100, 20).verdict.word == "held"
     assert audited(tmp_path / "less", 100, 19).verdict.word == "cannot tell"
     limited = audited(tmp_path / "limited", 100, 5, targets=8)

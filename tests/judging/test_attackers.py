@@ -9,18 +9,18 @@ from helpers.report_data import runs_of
 from helpers.verdicts import asked, case, change, judged, known, number, question
 
 from leakbench.base.reason import in_words, reason
-from leakbench.judging.attackers import absent, present, real, row_of, speaks
-from leakbench.judging.caveats import short
-from leakbench.judging.counting import counts, tally, unjudged
-from leakbench.judging.first_sentences import named
+from leakbench.base.reason_words import kinds_of, reason_text
+from leakbench.judging.attackers import real, row_of, speaks
 from leakbench.judging.gaps import gaps, picked
 from leakbench.judging.leaders import most_often
 from leakbench.judging.question import Judged
-from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
-from leakbench.judging.wording import count
 from leakbench.metrics import context, topics
-from leakbench.results.reason_words import kinds_of, reason_text
+from leakbench.words.amounts import count
+from leakbench.words.attackers import absent, present
+from leakbench.words.headlines import named
+from leakbench.words.verdict_counts import counts, tally, unjudged
+from leakbench.words.verdicts import sentence, short
 
 
 def words_of(reasons):

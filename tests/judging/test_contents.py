@@ -10,6 +10,7 @@ from leakbench.metrics import topics
 from leakbench.metrics.exposure import EXPOSURE
 from leakbench.record.folders import load
 from leakbench.results.tables import collect
+from leakbench.words.headlines import with_words
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def question(tmp_path, monkeypatch):
         run = make_run(tmp_path, seed=seed, sent=[sent])
         add_attack(run, "exposure", [measure("exposure", [0.0] * 60, 0.0, [1.0] * 60)])
         runs.append(load(run))
-    return find_questions(collect(runs).settings, [])[0]
+    return with_words(find_questions(collect(runs).settings, []))[0]
 
 
 def test_only_exposure_is_about_who_got_it():

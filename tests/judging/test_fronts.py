@@ -8,9 +8,9 @@ from helpers.verdicts import case, change, known, number, question
 
 from leakbench.judging.fronts import Axes, front, lost, steps, trades
 from leakbench.judging.question import Judged
-from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
 from leakbench.metrics.images import LPIPS
+from leakbench.words.verdicts import sentence
 
 
 def made(name, own, real, utility, **more):

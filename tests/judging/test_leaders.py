@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from helpers.verdicts import at, case, change, judged, known, number, question, text_of
 
-from leakbench.judging.first_sentences import lede
 from leakbench.judging.leaders import leaks_least, may_be, most_often
 from leakbench.judging.question import Judged
-from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
 from leakbench.reporting import maps
+from leakbench.words.headlines import lede
+from leakbench.words.verdicts import sentence
 
 FREE = judged("leaks", "FedAwS", 0.58, reference=True, paper=1.0)
 

@@ -10,17 +10,17 @@ from helpers.verdicts import at, by, case, change, judged, known, number, questi
 from scipy.stats import binomtest, t
 
 from leakbench.base.reason import in_words, reason
-from leakbench.judging import wording
 from leakbench.judging.acquittal import doubts, open_share
 from leakbench.judging.evidence import Evidence
-from leakbench.judging.first_sentences import _keeps, lede
 from leakbench.judging.judging import _audited, _because, _present, _Reasons, _Why
-from leakbench.judging.sample_size import clusters_needed, more_units, seeds_needed
-from leakbench.judging.sentences import sentence
+from leakbench.judging.sample_size import clusters_needed, seeds_needed
 from leakbench.judging.verdict import judge
 from leakbench.metrics import images
 from leakbench.results.number import Missing, Power
 from leakbench.statistics.multiplicity import bonferroni
+from leakbench.words import amounts
+from leakbench.words.headlines import _keeps, lede
+from leakbench.words.verdicts import more_units, sentence
 
 EDGE = number(0.0).blind + number(0.0).meaning.matters
 
@@ -179,7 +179,7 @@ def test_how_many_take_part_and_are_recorded_whole():
 def test_two_reasons_are_told():
     three = tuple(map(in_words, ("One.", "Two.", "Three.")))
     assert _because(_Why(three)) == three[:2]
-    assert wording.lacking(Evidence(meaning=images.LPIPS.meaning, reasons=three[:2])) == "One. Two"
+    assert amounts.lacking(Evidence(meaning=images.LPIPS.meaning, reasons=three[:2])) == "One. Two"
     assert _because(_Why()) == (reason("none_fits"),)
 
 

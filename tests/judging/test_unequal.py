@@ -12,6 +12,7 @@ from leakbench.judging.judging import find_questions
 from leakbench.judging.question import Judged, Question
 from leakbench.record.folders import load
 from leakbench.results.tables import collect
+from leakbench.words.headlines import with_words
 
 N = 100
 NONE, ALL = [0.0] * N, [1.0] * N
@@ -29,7 +30,7 @@ def first(k: int) -> list[float]:
 
 def asked(runs: list[Path]) -> list[Question]:
     tables = collect([load(run) for run in runs])
-    return find_questions(tables.settings, tables.missing)
+    return with_words(find_questions(tables.settings, tables.missing))
 
 
 def judged(runs: list[Path], family: str = "fedgn") -> Judged:

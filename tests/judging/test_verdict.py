@@ -14,20 +14,20 @@ from scipy.stats import binomtest
 from leakbench import metrics
 from leakbench.attacking.metric import Metric
 from leakbench.base.reason import in_words
+from leakbench.base.reason_words import reason_text
 from leakbench.federation.utility import METRICS as UTILITIES
-from leakbench.judging.counting import counts, unjudged
 from leakbench.judging.evidence import Evidence
-from leakbench.judging.first_sentences import headline, lede, others
 from leakbench.judging.gaps import unread
 from leakbench.judging.judging import _sends_kind
 from leakbench.judging.sample_size import seeds_needed
-from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
-from leakbench.judging.wording import amount, count, plural
 from leakbench.metrics import context, images, topics
 from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
-from leakbench.results.reason_words import reason_text
 from leakbench.statistics.multiplicity import bonferroni
+from leakbench.words.amounts import amount, count, plural
+from leakbench.words.headlines import headline, lede, others
+from leakbench.words.verdict_counts import counts, unjudged
+from leakbench.words.verdicts import sentence
 
 
 def words_of(reasons):

@@ -10,12 +10,13 @@ import re
 import pytest
 from helpers.report_data import built, report_data, row, setting
 
-from leakbench.judging.attackers import ATTACKERS, absent, present, row_of
+from leakbench.judging.attackers import row_of
 from leakbench.judging.fronts import Axes, front, lost, steps, trades
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
 from leakbench.reporting.check_lines import heading
 from leakbench.results.cells import table_lines
+from leakbench.words.attackers import ATTACKERS, absent, present
 from reports._chart.callouts import obstacles, short_names
 from reports._chart.chart import chart
 from reports._chart.data import block, chart_data

@@ -23,6 +23,7 @@ from leakbench.reporting.check_lines import heading
 from leakbench.reporting.data import Origin, Picture
 from leakbench.reporting.png import Images
 from leakbench.results.number import Missing
+from leakbench.words.headlines import with_words
 from reports._chart.labels import beside, column
 from reports._chart.scale import AxisScale, domain
 from reports.figures import Figures
@@ -140,7 +141,7 @@ def test_a_dead_run_is_a_cross_and_never_on_the_front(text):
     for s in data.settings:
         on = [n.model_copy(update={"on_front": True}) for n in s.numbers]
         settings.append(s.model_copy(update={"numbers": tuple(on)}) if s.key == dead else s)
-    questions = tuple(find_questions(settings, data.missing))
+    questions = with_words(find_questions(settings, data.missing))
     for question in questions:
         judged = next(j for j in question.judged if j.setting.key == dead)
         assert judged.verdict.word == "dead run"

@@ -6,6 +6,7 @@ import pytest
 from helpers.report_data import report_data
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from leakbench.words import short
 from reports.tensorboard import EVENTS, Tensorboard
 
 
@@ -36,7 +37,7 @@ def test_every_setting_has_its_curves_and_its_verdict(data, tmp_path):
         assert len(told) == len(own)
         for judged in own:
             texts = [board.Tensors(t)[0].tensor_proto.string_val[0].decode() for t in told]
-            assert f"**{judged.short}.** {judged.sentence}" in texts
+            assert f"**{short(judged.evidence, judged.verdict)}.** {judged.sentence}" in texts
 
 
 def test_the_worst_case_stands_beside_the_papers_own_attack(data, tmp_path):

@@ -8,12 +8,12 @@ import pytest
 from helpers.report_data import report_data
 from helpers.run_folders import add_attack, make_run, measure
 
+from leakbench.base import reason_words
 from leakbench.base.reason import GONE, Code, Reason, in_words, reason
+from leakbench.base.reason_words import reason_text
 from leakbench.judging.judging import find_questions
 from leakbench.record.folders import load
-from leakbench.results import reason_words
 from leakbench.results.number import Missing
-from leakbench.results.reason_words import reason_text
 from leakbench.results.tables import collect
 
 # What the words of a code are made of.
@@ -27,6 +27,11 @@ FACTS = {
     "told": {"text": "mine"},
     "at": {"stages": ["early"], "probe": True, "of": in_words("mine")},
     "few_evaluations": {"some": 5, "all": 10},
+    "not_beyond": {"metric": "accuracy", "value": "0.1", "what": "raw", "level": "0.2"},
+    "one_direction": {"cosine": 0.999},
+    "one_point": {"ratio": 0.001},
+    "loss_ran_away": {"began": 2.3, "first": 1, "ended": 23.1, "last": 9},
+    "loss_of_model": {"loss": 23.1, "alike": 2.3},
     "seed_lacks": {"attack": "unmix", "seeds": [2, 0]},
     "incomplete": {"some": 1, "all": 3},
     "few_attacked": {"some": 1, "all": 3},
@@ -45,6 +50,10 @@ def test_every_code_has_words():
     assert said["at"] == "stage early, probes: mine"
     assert said["seed_lacks"] == "unmix has no number in seed 0, 2"
     assert said["unread"].startswith("its updates and its mean data were attacked by clients alone")
+    assert said["not_beyond"] == (
+        "accuracy 0.1 is not beyond comparing the inputs themselves (0.2)"
+    )
+    assert said["one_point"].endswith("(their distance is 0.0010 of the embeddings')")
     assert said["gone"] == "unmix gave no number (failed: one)"
     assert set(GONE) <= set(said)
     some = reason("not_run").model_copy(update={"seeds": (1, 0)})

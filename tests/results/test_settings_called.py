@@ -8,6 +8,7 @@ import pytest
 from helpers.run_folders import make_run
 
 from leakbench.base.errors import UsageError
+from leakbench.base.reason_words import reason_text
 from leakbench.record.folders import find
 from leakbench.results.settings import group
 from leakbench.results.tables import collect
@@ -59,7 +60,7 @@ def test_a_setting_tells_its_readers_what_it_rests_on_and_how_it_went(tmp_path: 
     make_run(tmp_path, seed=1, status="failed: MethodError: x")
     told = group(find([tmp_path]))[0].model_dump()
     assert told["seeds"] == (0,)
-    assert {"reference", "state", "why"} <= told.keys()
+    assert {"reference", "state"} <= told.keys()
     make_run(tmp_path / "other", status="failed: MethodError: x")
     (failed,) = group(find([tmp_path / "other"]))
-    assert (failed.state, failed.why) == ("failed", "failed: MethodError: x")
+    assert (failed.state, reason_text(failed.reason)) == ("failed", "failed: MethodError: x")

@@ -1,4 +1,4 @@
-"""What a ``Reason`` says: the one place where a sentence is made of it."""
+"""What a ``Reason`` says: the one place where a sentence is made of it, for files and people."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ _UNREAD = {
     "clients": "attacked by clients alone, who see less than the server",
     "paper": "attacked by the paper's own attack alone",
     "weak": "attacked by none that works where nothing is defended",
+}
+
+
+# What a run has to be beyond, as run.json names it.
+_UNTAUGHT = {
+    "constant": "the best answer that is the same for all inputs",
+    "raw": "comparing the inputs themselves",
+    "untrained": "the untrained network",
 }
 
 
@@ -81,6 +89,11 @@ def _gone(facts: Facts) -> str:
     return f"{facts['attack']} gave no number ({reason_text(facts['of']).splitlines()[0]})"
 
 
+def _not_beyond(facts: Facts) -> str:
+    what = _UNTAUGHT.get(facts["what"], facts["what"])
+    return "{metric} {value} is not beyond {what} ({level})".format(**{**facts, "what": what})
+
+
 _HEADS: dict[str, str] = {"failed": "failed", "to_finish": "not finished"}
 _SAID: dict[str, Callable[[Facts], str]] = {
     "failed": _text,
@@ -107,6 +120,18 @@ _SAID: dict[str, Callable[[Facts], str]] = {
         " of another than the nine before"
     ),
     "told": _text,
+    "not_beyond": _not_beyond,
+    "one_direction": _form("its prototypes have become one direction (mean cosine {cosine:.3f})"),
+    "one_point": _form(
+        "its prototypes have become one point (their distance is {ratio:.4f} of the embeddings')"
+    ),
+    "loss_ran_away": _form(
+        "its training loss was {began:.3g} in round {first} and is {ended:.3g} in round {last}"
+    ),
+    "loss_of_model": _form(
+        "its model's loss is {loss:.3g}, where {alike:.3g} is that of no preference"
+    ),
+    "marked_dead": _plain("its run is marked as dead"),
     "seed_lacks": lambda f: f"{f['attack']} has no number in seed {numbered(f['seeds'])}",
     "incomplete": _form("{some} of {all} runs are complete"),
     "few_attacked": _form("attacked in {some} of {all} seeds"),

@@ -1,6 +1,6 @@
-"""The first sentences of a report.
+"""The sentences of a report's questions, first those that it begins with.
 
-They give counts of judged settings, the best that held, and what their own test made them look
+These give counts of judged settings, the best that held, and what their own test made them look
 like.
 """
 
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from leakbench.judging.counting import alone, unjudged
+from leakbench.base.reason_words import kinds_of
 from leakbench.judging.leaders import alike, candidate, leaks_least, least_leaking, may_be
 from leakbench.judging.question import Judged, Question, Span
-from leakbench.judging.sentences import ATTACKERS, additions, clauses
-from leakbench.judging.wording import amount, by
 from leakbench.results.number import Utility
-from leakbench.results.reason_words import kinds_of
+from leakbench.words.amounts import amount, by
+from leakbench.words.verdict_counts import alone, unjudged
+from leakbench.words.verdicts import WHO, additions, clauses, sentence
 
 MOST = " most of what there is to leak"
 
@@ -24,6 +24,20 @@ MOST = " most of what there is to leak"
 def span(text: str, tone: str = "") -> Span:
     """A piece of a sentence."""
     return Span(text=text, tone=tone)
+
+
+def with_words(questions: Iterable[Question]) -> tuple[Question, ...]:
+    """With their first sentences, each verdict's, and what other questions say of a setting."""
+    every = []
+    for q in questions:
+        judged = [j.model_copy(update={"sentence": sentence(*j.basis)}) for j in q.judged]
+        every.append(q.model_copy(update={"judged": tuple(judged)}))
+    out = []
+    for q in every:
+        first = {"headline": headline(q), "lede": lede(q)}
+        judged = [j.model_copy(update={"also": tuple(others(q, every, j))}) for j in q.judged]
+        out.append(q.model_copy(update={**first, "judged": tuple(judged)}))
+    return tuple(out)
 
 
 def headline(question: Question | None) -> tuple[Span, ...]:
@@ -213,7 +227,7 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
         return ()
     verb = evidence.meaning.does
     test = f"{verb} {amount(evidence, paper, paper.value.value, full=True)}"
-    who = ATTACKERS.get(got.attacker.rung, "An attacker")
+    who = WHO.get(got.attacker.rung, "An attacker")
     if (told := by(got)) != "an attacker":  # a client
         who = f"A{told[1:]}"
     at_worst = amount(evidence, worst, worst.value.value)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from leakbench.base.reason_words import reason_clause, reason_text
 from leakbench.judging.evidence import Evidence
-from leakbench.results import reason_words
 from leakbench.results.number import Number
 
 
@@ -54,7 +54,7 @@ def of_clusters(row: Number) -> str:
 
 def lacking(evidence: Evidence) -> str:
     """Why there is no number, after the verdict's word, which says the beginning."""
-    one = reason_words.reason_clause if evidence.state else reason_words.reason_text
+    one = reason_clause if evidence.state else reason_text
     return " ".join(map(one, evidence.reasons)).rstrip(".")
 
 

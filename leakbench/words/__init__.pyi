@@ -1,0 +1,13 @@
+from .amounts import count as count
+from .amounts import plural as plural
+from .attackers import ATTACKERS as ATTACKERS
+from .attackers import GHOST as GHOST
+from .attackers import AttackerKind as AttackerKind
+from .attackers import absent as absent
+from .attackers import present as present
+from .headlines import headline as headline
+from .verdict_counts import counts as counts
+from .verdict_counts import tally as tally
+from .verdict_counts import unjudged as unjudged
+from .verdicts import ORACLES as ORACLES
+from .verdicts import short as short
