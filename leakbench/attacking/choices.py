@@ -9,11 +9,11 @@ from typing import Any
 
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.public_facts import Outline
-from leakbench.attacking.source import Source
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.record.folders import Run
 from leakbench.record.recording import Recording
+from leakbench.record.source import Source
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from leakbench.attacking.source import Source
 from leakbench.base.lazy import torch
 from leakbench.federation.local_steps import Training, trainings
 from leakbench.federation.traffic import party
 from leakbench.record.messages import Message
+from leakbench.record.source import Source
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,219 +1,207 @@
-"""What a view grants, as a folder of files: the messages it shows, what is known, and no more.
-
-An attack that runs in a process of its own (``isolated``) is given such a folder in a run's place.
-It does not say whether the messages are those that were sent or those of the control.
-"""
+"""Who an attacker is, and what of a source that grants: messages, knowledge, public facts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+import copy
+from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import torch
-from torch import Tensor, nn
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
-from leakbench.attacking.view import ThreatModel, View
-from leakbench.base import registry
+from leakbench.attacking import gradients
 from leakbench.base.errors import UsageError
-from leakbench.base.files import read_json, read_tree, write_json, write_tree
-from leakbench.base.tree import flat, tmap
-from leakbench.data.log_mel import LogMel
+from leakbench.base.lazy import torch
+from leakbench.base.spec import Spec
 from leakbench.federation.defense import Defense
-from leakbench.federation.input_range import InputRange
-from leakbench.federation.network import built
-from leakbench.federation.parties import Facts
-from leakbench.federation.precision import kept, products
-from leakbench.federation.task_data import Examples
-from leakbench.record.messages import Message, read_messages, write_messages
-from leakbench.record.runspec import RunSpec
+from leakbench.federation.traffic import party
+from leakbench.record.knowledge import KNOWLEDGE
+from leakbench.record.messages import KINDS, Message
+from leakbench.record.source import Source as Source
+from leakbench.record.source import covered as covered
+from leakbench.record.source import passed
 
-MESSAGES = "messages.safetensors"  # of all rounds
+if TYPE_CHECKING:
+    from torch import Tensor
 
-
-def write(view: View, spec: RunSpec, folder: Path) -> None:
-    """Everything that ``view`` grants, and nothing else; ``spec``: of the run, for the names."""
-    knows = view.threat.knows
-    write_messages(folder / MESSAGES, view._seen)
-    seen = {kind: view.traffic(kind) for kind in view.threat.kinds}
-    write_tree(folder / "traffic.safetensors", seen, {})
-    about: dict[str, Any] = {
-        "threat": view.threat.parameters(),
-        "round": view.round,
-        "last": view.last,
-        "dtype": str(view.products).removeprefix("torch."),
-        "facts": asdict(view._recording.facts),
-    }
-    if "method" in knows:
-        about["task"] = {"name": spec.task.name, "params": spec.task.params}
-        about["defense"] = spec.defense.name
-        about["trains_as"] = view._trains_as.parameters()
-        about["sends_as"] = view._sends_as.parameters()
-    if "labels" in knows:
-        labels = view.know("labels")
-        tensors = {str(i): y for i, y in enumerate(labels.values())}
-        write_tree(folder / "labels.safetensors", tensors, {"of": [list(k) for k in labels]})
-    if "sizes" in knows:
-        about["sizes"] = [[*k, n] for k, n in view.know("sizes").items()]
-    for name in [n for n in ("aux_data", "gallery") if n in knows]:
-        write_tree(folder / f"{name}.safetensors", view.know(name).tree, {})
-    write_json(folder / "about.json", about)
+Rung = Literal["paper", "transcript", "method", "public"]
 
 
-@dataclass(frozen=True)
-class Handout:
-    """Such a folder, read again: the source of a view."""
+def _known(name: str) -> str:
+    """The name of a kind of knowledge; as a choice is refused that is none of a Literal's."""
+    if name not in KNOWLEDGE:
+        *names, last = map(repr, KNOWLEDGE)
+        expected = f"Input should be {', '.join(names)} or {last}"
+        raise PydanticCustomError("literal_error", "{expected}", {"expected": expected})
+    return name
 
-    folder: Path
-    device: str = "cpu"
-    partial: bool = False
 
-    @cached_property
-    def about(self) -> dict[str, Any]:
-        """Threat model, round, facts, and the method where it is granted."""
-        return dict(read_json(self.folder / "about.json"))
+class ThreatModel(Spec):
+    """Who the attacker is, what it reads, what it already knows.
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of its floating-point tensors."""
-        return kept(self.about["dtype"])
+    Declared by an attack, enforced by ``View``, printed with every number.
+    """
 
-    @property
-    def products(self) -> torch.dtype:
-        """Of what local training multiplied in."""
-        return products(self.about["dtype"])
+    observer: str = Field("server", pattern=r"^(server|aggregator|outsider|client/\d+)$")
+    kinds: tuple[str, ...] = ("model", "update")
+    # "last": each sender's newest message of each kind; "audited": the messages of the attacked
+    # round and of the one before.
+    rounds: Literal["last", "audited", "all"] = "all"
+    # By the names in ``leakbench.record.knowledge``.
+    knows: tuple[Annotated[str, AfterValidator(_known)], ...] = ()
+    rung: Rung = "transcript"
 
-    @property
-    def rounds(self) -> int:
-        """The attacked one is the last that it knows of."""
-        return int(self.about["round"])
 
-    @property
-    def stages(self) -> dict[str, int]:
-        """There is one only."""
-        return {"final": self.rounds}
+class Grant:
+    """All that a threat model grants of a source up to a round; nothing else is shown.
 
-    @property
-    def audited(self) -> int:
-        """As many as there are clients, at most."""
-        return self.facts.clients
+    What it returns are the source's own tensors: whoever shows them copies them.
 
-    @property
-    def method(self) -> Defense:
-        """The method whose loss made the updates."""
-        return self._defense("trains_as")
+    Args:
+        threat: what was declared.
+        source: the run, or messages in memory.
+        round: the newest round that has happened for this attacker.
+        control: of what would have been sent with nothing defended.
+    """
 
-    @property
-    def sends_as(self) -> Defense:
-        """The method that made the messages."""
-        return self._defense("sends_as")
+    messages: Sequence[Message]  # in order; updates may be read off others (``Defense.tells``)
 
-    def _defense(self, how: str) -> Defense:
-        name = self.about["defense"]
-        made: Defense = registry.load("defenses", name).build(self.about[how], f"defense {name}")
-        return made
+    def __init__(self, threat: ThreatModel, source: Source, round: int, *, control: bool) -> None:
+        unknown = [k for k in threat.kinds if k not in KINDS]
+        if unknown:
+            raise UsageError(
+                f"the threat model reads messages of kind {unknown[0]!r}, which does not exist."
+                f" Known: {', '.join(KINDS)}."
+            )
+        self.threat, self.source, self.round = threat, source, round
+        self._control = control  # no business of an attack
+        self._past = self._passed(source.control if control else source.transcript)
+        self.messages = self._chosen()
 
-    @cached_property
-    def facts(self) -> Facts:
-        """Public facts of the task."""
-        facts = self.about["facts"]
-        sound = facts["sound"] and LogMel(**facts["sound"])
-        low, high = (tuple(facts["input_range"][end]) for end in ("low", "high"))
-        lies = InputRange.of(InputRange(low, high), facts["shape"])
-        told = {**facts, "shape": tuple(facts["shape"]), "sound": sound, "input_range": lies}
-        return Facts(**told)
+    def _chosen(self) -> Sequence[Message]:
+        threat, source = self.threat, self.source
+        granted = _of(self._past, threat.kinds)
+        tells = source.method.tells if "update" in threat.kinds else ""
+        chained: list[Message] | None = None
+        if tells and covered(source.sent, tells):
+            # Over all that passed: one whose attack reads two rounds has kept what it worked out.
+            past = self._passed(source.transcript)
+            sent = _of(past, threat.kinds), _of(past, (tells,))
+            chained = self._of_its_rounds(gradients.read_chained(*sent, source))
+        if chained is not None and not self._control:
+            return chained
+        seen = self._of_its_rounds(granted)
+        if tells:
+            told = self._of_its_rounds(_of(self._past, (tells,)))
+            seen = gradients.read(seen, told, source)
+        return seen if chained is None else _of_the_same(seen, chained)
 
-    @property
-    def sent(self) -> Sequence[Mapping[str, Any]]:
-        """Nothing beyond the traffic is told."""
-        return ()
+    def _passed(self, crossed: Sequence[Message]) -> list[Message]:
+        """What has crossed by now, to or from the observer."""
+        return [m for m in crossed if m.round <= self.round and self._took_part(m)]
 
-    @cached_property
-    def transcript(self) -> list[Message]:
-        """The messages that are granted, in order."""
-        found = []
-        for m in read_messages(self.folder, [MESSAGES]):
-            payload = tmap(lambda t: t.to(self.device), m.payload)
-            found.append(replace(m, payload=payload))
-        return found
+    def _took_part(self, m: Message) -> bool:
+        """Did the observer send or receive it?"""
+        who = self.threat.observer
+        if m.receiver == "client/*" and who.startswith("client/"):
+            return self._received(m, party(who))
+        return who in (m.sender, m.receiver)
 
-    @property
-    def control(self) -> list[Message]:
-        """There is none beside.
+    def _received(self, m: Message, client: int) -> bool:
+        if m.round == 0:
+            return True
+        rows = self.source.traffic.get(m.kind, torch.zeros(0, 3))
+        return bool(((rows[:, 0] == m.round) & (rows[:, 2] == client)).any())
 
-        Raises:
-            UsageError: always.
+    def _of_its_rounds(self, seen: list[Message]) -> list[Message]:
+        """Those of the rounds that the threat model reads."""
+        if self.threat.rounds == "audited":
+            return [m for m in seen if m.round in (0, self.round - 1, self.round)]
+        if self.threat.rounds == "last":
+            newest = self._newest_sent(self.threat.kinds)
+            out = {}
+            for m in seen:
+                if m.probe is None and m.round == newest.get((m.kind, party(m.sender)), m.round):
+                    out[m.kind, m.sender, m.receiver] = m  # of a round's phases the last one
+            return list(out.values())
+        return seen
+
+    def _newest_sent(self, kinds: Sequence[str]) -> dict[tuple[str, int], int]:
+        """{(kind, party): the newest round in which it sent one}.
+
+        An older message that was kept is not its newest.
         """
-        raise UsageError("a handout holds one set of messages, and does not say which.")
+        out: dict[tuple[str, int], int] = {}
+        for kind in kinds:
+            rows = self.source.traffic.get(kind, torch.zeros(0, 3))
+            for t, sender, _ in rows[rows[:, 0] <= self.round].tolist():
+                out[kind, sender] = max(t, out.get((kind, sender), t))
+        return out
 
-    @cached_property
-    def traffic(self) -> dict[str, Tensor]:
-        """What the observer saw pass of the declared kinds."""
-        return flat(read_tree(self.folder / "traffic.safetensors")[0])
-
-    @property
-    def modes(self) -> bool:
-        """Clients train in training mode."""
-        return True
-
-    def module(self) -> nn.Module:
-        """The public architecture; its numbers say nothing."""
-        name, params = self.about["task"]["name"], self.about["task"]["params"]
-        task = registry.load("tasks", name).build(params, f"task {name}")
-        made = built(task, self.method, self.facts)
-        return made.to(self.device, self.dtype).eval()
+    def traffic(self, kind: str) -> Tensor:
+        """(messages, 3) int32: what passed of a declared kind by now; a copy."""
+        rows = passed(self.source.traffic, kind, self.threat.observer)
+        return rows[rows[:, 0] <= self.round]
 
     def known(self, name: str) -> Any:
-        """``labels``, ``sizes``, ``aux_data`` or ``gallery``, where granted.
+        """Of declared knowledge what the observer may be told.
 
         Raises:
-            BrokenFile: it is not.
+            UsageError: there is none.
         """
-        if name == "sizes":
-            return {tuple(k): n for *k, n in self.about.get("sizes", ())}
-        tree, meta = read_tree(self.folder / f"{name}.safetensors")
-        if name == "labels":
-            return {tuple(k): tree[str(i)].to(self.device) for i, k in enumerate(meta["of"])}
-        return Examples.of(tree).to(self.device, self.dtype)
+        if name == "method":
+            return self.sends_as
+        if name == "facts":
+            return self.source.facts
+        known = self.source.known(name)
+        if KNOWLEDGE[name].held == "updates":
+            return {place: behind for place, behind in known.items() if self._told(*place)}
+        return known
 
-    def holds(self, name: str) -> bool:
-        """Is it there?"""
-        if name == "sizes":
-            return name in self.about
-        return (self.folder / f"{name}.safetensors").is_file()
+    def _told(self, sender: str, round: int, _phase: int, probe: int | None) -> bool:
+        """May the observer be told what is behind this update?"""
+        if round > self.round or sender not in self._senders:
+            return False
+        if self.threat.rounds == "audited":
+            return round in (0, self.round - 1, self.round)
+        if self.threat.rounds == "last":
+            newest = self._newest_sent(("update",)).get(("update", party(sender)))
+            return probe is None and round == newest
+        return True
 
-    def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
-        """Nothing that was granted."""
-        return ""
-
-
-class HandedView(View):
-    """A view of a handout: what is in it was granted already."""
-
-    _recording: Handout
-
-    @classmethod
-    def of(cls, handout: Handout) -> HandedView:
-        """The view that was written."""
-        threat = ThreatModel.build(handout.about["threat"], "the threat model")
-        return cls(threat, handout, handout.rounds)
+    @cached_property
+    def _senders(self) -> set[str]:
+        """The clients that the observer can be told of: itself, or those it receives from."""
+        who, found = self.threat.observer, {m.sender for m in self._past}
+        if who.startswith("client/"):
+            return {who}
+        for kind in self.source.traffic:
+            rows = passed(self.source.traffic, kind, who)
+            found |= {f"client/{i}" for i in rows[rows[:, 0] <= self.round][:, 1].tolist()}
+        return found
 
     @property
     def last(self) -> int:
         """The run's last round."""
-        return int(self._recording.about["last"])
-
-    def _took_part(self, m: Message) -> bool:
-        return True
-
-    def _granted(self, seen: list[Message]) -> list[Message]:
-        return seen
-
-    def _labelled(self, sender: str, round: int, _phase: int, probe: int | None) -> bool:
-        return True
+        return self.source.rounds
 
     @cached_property
-    def _sends_as(self) -> Defense:
-        return self._recording.sends_as
+    def trains_as(self) -> Defense:
+        """The method whose loss made the updates, in the control too."""
+        return copy.deepcopy(self.source.method)
+
+    @cached_property
+    def sends_as(self) -> Defense:
+        """The method that made the messages."""
+        return self.trains_as.undefended() if self._control else self.trains_as
+
+
+def _of(past: Sequence[Message], kinds: Sequence[str]) -> list[Message]:
+    return [m for m in past if m.kind in kinds]
+
+
+def _of_the_same(control: Sequence[Message], seen: Sequence[Message]) -> list[Message]:
+    """``control`` without the updates that the attack could not read, so that it picks the same."""
+    there = {(m.round, m.sender, m.probe) for m in seen if m.kind == "update"}
+    return [m for m in control if m.kind != "update" or (m.round, m.sender, m.probe) in there]

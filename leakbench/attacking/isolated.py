@@ -1,8 +1,9 @@
 """Guesses made in a process that is given what a view grants, and nothing else.
 
 Its working folder holds a handout and the job; neither its arguments nor its environment name the
-run. That keeps an attack from reading the rest by accident or out of convenience. It is no sandbox:
-a process may read whatever its user may (see docs/threat-models.md).
+run, and nothing says whether the messages are those that were sent or those of the control. That
+keeps an attack from reading the rest by accident or out of convenience. It is no sandbox: a process
+may read whatever its user may (see docs/threat-models.md).
 """
 
 from __future__ import annotations
@@ -11,23 +12,39 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-from leakbench.attacking import grant, guess_file, guessing
+from leakbench.attacking import guess_file, guessing
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
+from leakbench.attacking.grant import Grant, ThreatModel
 from leakbench.attacking.guess import Guess, checked
 from leakbench.attacking.view import View
-from leakbench.base import opened, plugins
+from leakbench.base import opened, plugins, registry
 from leakbench.base.errors import LeakbenchError, MethodError
-from leakbench.base.files import read_json, write_json
+from leakbench.base.files import read_json, read_tree, write_json, write_tree
 from leakbench.base.printable_text import one_line
+from leakbench.base.tree import flat, tmap
+from leakbench.data.log_mel import LogMel
+from leakbench.federation.defense import Defense
+from leakbench.federation.input_range import InputRange
+from leakbench.federation.network import built
+from leakbench.federation.parties import Facts
+from leakbench.federation.precision import kept, products
+from leakbench.federation.task_data import Examples
+from leakbench.record.knowledge import chosen
+from leakbench.record.messages import Message, read_messages, write_messages
 from leakbench.record.runspec import RunSpec
+from leakbench.record.source import Source
 
+ABOUT, MESSAGES, TRAFFIC = "about.json", "messages.safetensors", "traffic.safetensors"
 START = "from leakbench.attacking.isolated import main; main()"
 JOB, GUESS, ERROR, READ = "job.json", "guess.safetensors", "error.json", "read.json"
 OPENED = "opened.json"
@@ -40,6 +57,145 @@ PREFIXES = (
 )
 
 
+def write(view: View, spec: RunSpec, folder: Path) -> None:
+    """Everything that ``view`` grants, and nothing else; ``spec``: of the run, for the names."""
+    grant, knows = view._grant, view.threat.knows
+    write_messages(folder / MESSAGES, list(grant.messages))
+    write_tree(folder / TRAFFIC, {kind: grant.traffic(kind) for kind in view.threat.kinds}, {})
+    about: dict[str, Any] = {
+        "threat": view.threat.parameters(),
+        "round": view.round,
+        "last": view.last,
+        "dtype": str(view.products).removeprefix("torch."),
+        "facts": asdict(grant.source.facts),
+    }
+    if "method" in knows:
+        about["task"] = {"name": spec.task.name, "params": spec.task.params}
+        about["defense"] = spec.defense.name
+        about["trains_as"] = grant.trains_as.parameters()
+        about["sends_as"] = grant.sends_as.parameters()
+    for row in chosen(knows):
+        if row.held:
+            _write_known(_place(folder, row.name), grant.known(row.name))
+    write_json(folder / ABOUT, about)
+
+
+def _place(folder: Path, name: str) -> Path:
+    return folder / "known" / f"{name}.safetensors"
+
+
+def _write_known(path: Path, known: Examples | Mapping[tuple[Any, ...], Any]) -> None:
+    """Examples; or what is known of updates by their places, tensors or numbers."""
+    if isinstance(known, Examples):
+        write_tree(path, known.tree, {})
+        return
+    tensors = {str(i): v for i, v in enumerate(known.values()) if isinstance(v, Tensor)}
+    numbers = {str(i): v for i, v in enumerate(known.values()) if str(i) not in tensors}
+    write_tree(path, tensors, {"of": [list(place) for place in known], "numbers": numbers})
+
+
+class Handout(Source):
+    """What ``write`` wrote, read again: all that is granted, and no more."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        self.folder, self.device = folder, device
+        self.about: dict[str, Any] = dict(read_json(folder / ABOUT))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its floating-point tensors."""
+        return kept(self.about["dtype"])
+
+    @property
+    def products(self) -> torch.dtype:
+        """Of what local training multiplied in."""
+        return products(self.about["dtype"])
+
+    @property
+    def rounds(self) -> int:
+        """The run's last round."""
+        return int(self.about["last"])
+
+    @property
+    def method(self) -> Defense:
+        """The method whose loss made the updates."""
+        return self.defense("trains_as")
+
+    def defense(self, how: str) -> Defense:
+        """The method as it "trains_as", or as it "sends_as"."""
+        name = self.about["defense"]
+        made: Defense = registry.load("defenses", name).build(self.about[how], f"defense {name}")
+        return made
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Public facts of the task."""
+        facts = self.about["facts"]
+        sound = facts["sound"] and LogMel(**facts["sound"])
+        low, high = (tuple(facts["input_range"][end]) for end in ("low", "high"))
+        lies = InputRange.of(InputRange(low, high), facts["shape"])
+        told = {**facts, "shape": tuple(facts["shape"]), "sound": sound, "input_range": lies}
+        return Facts(**told)
+
+    @cached_property
+    def transcript(self) -> list[Message]:
+        """The messages that are granted, in order."""
+        found = read_messages(self.folder, [MESSAGES])
+        return [replace(m, payload=tmap(lambda t: t.to(self.device), m.payload)) for m in found]
+
+    @cached_property
+    def traffic(self) -> dict[str, Tensor]:
+        """What the observer saw pass of the declared kinds."""
+        return flat(read_tree(self.folder / TRAFFIC)[0])
+
+    def module(self) -> nn.Module:
+        """The public architecture; its numbers say nothing."""
+        name, params = self.about["task"]["name"], self.about["task"]["params"]
+        task = registry.load("tasks", name).build(params, f"task {name}")
+        made = built(task, self.method, self.facts)
+        return made.to(self.device, self.dtype).eval()
+
+    def holds(self, name: str) -> bool:
+        """Was it granted?"""
+        return _place(self.folder, name).is_file()
+
+    def known(self, name: str) -> Any:
+        """What was granted under that name.
+
+        Raises:
+            BrokenFile: nothing was.
+        """
+        tree, meta = read_tree(_place(self.folder, name))
+        if "of" not in meta:
+            return Examples.of(tree).to(self.device, self.dtype)
+        places, numbers = [tuple(place) for place in meta["of"]], meta["numbers"]
+        held = {**{i: y.to(self.device) for i, y in tree.items()}, **numbers}
+        return {place: held[str(i)] for i, place in enumerate(places)}
+
+
+class _Handed(Grant):
+    """All that is in a handout: it was chosen where that was written."""
+
+    source: Handout
+
+    def __init__(self, handout: Handout) -> None:
+        self.threat = ThreatModel.build(handout.about["threat"], "the threat model")
+        self.source, self.round = handout, int(handout.about["round"])
+        self.messages = handout.transcript
+
+    def _told(self, sender: str, round: int, _phase: int, probe: int | None) -> bool:
+        return True
+
+    @cached_property
+    def sends_as(self) -> Defense:
+        return self.source.defense("sends_as")
+
+
+def handed(folder: Path, device: str = "cpu") -> View:
+    """The view that was written to ``folder``."""
+    return View._granted(_Handed(Handout(folder, device)))
+
+
 def guesses(name: str, attack: Attack, view: View, spec: RunSpec, *, blind: bool) -> list[Guess]:
     """What ``attack``, called ``name``, makes of the view in a process of its own.
 
@@ -48,7 +204,7 @@ def guesses(name: str, attack: Attack, view: View, spec: RunSpec, *, blind: bool
     """
     with tempfile.TemporaryDirectory(prefix="leakbench-") as made:
         place = Path(made)
-        grant.write(view, spec, place)
+        write(view, spec, place)
         job: dict[str, Any] = {"attack": name, "params": attack.parameters(), "blind": blind}
         job |= {"device": view.device, "threads": torch.get_num_threads()}
         job["deterministic"] = torch.are_deterministic_algorithms_enabled()
@@ -102,7 +258,7 @@ def main() -> None:
         torch.use_deterministic_algorithms(True)
     try:
         attack = build(job["attack"], job["params"]).attack
-        view = grant.HandedView.of(grant.Handout(Path(), job["device"]))
+        view = handed(Path(), job["device"])
         found = attack(view, blind=job["blind"])
     except LeakbenchError as error:
         write_json(Path(ERROR), {"error": str(error)})

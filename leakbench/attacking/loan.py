@@ -29,7 +29,7 @@ class Lent:
     def __init__(self) -> None:
         self._tensors: list[tuple[str, Tree, Tree]] = []  # what it is, the copy, what is kept
         self._messages: dict[int, Message] = {}
-        self._others: dict[str, Any] = {}
+        self._known: dict[str, Any] = {}
 
     def tensors(self, what: str, kept: Tree) -> Tree:
         """A copy of a tensor, or of a dict of them, of the attack's own."""
@@ -44,18 +44,21 @@ class Lent:
             self._messages[id(kept)] = LentMessage.of(kept, lambda p: self.tensors(what, p))
         return self._messages[id(kept)]
 
-    def labels(self, kept: dict[Any, Tensor]) -> dict[Any, Tensor]:
-        """Labels, the same copy each time."""
-        if "labels" not in self._others:
-            self._others["labels"] = self.tensors("the labels", kept)
-        return self._others["labels"]
+    def known(self, name: str, kept: Any) -> Any:
+        """Knowledge of that name: of tensors the same copy each time.
 
-    def examples(self, kept: Examples, what: str = "the aux_data") -> Examples:
-        """Examples, the same copy each time."""
-        if what not in self._others:
-            own = self.tensors(what, kept.tree)
-            self._others[what] = replace(Examples.of(own), dtype=kept.dtype)
-        return self._others[what]
+        Of numbers a new one; facts, and a method that is the view's own, as they are.
+        """
+        if isinstance(kept, dict) and not all(map(torch.is_tensor, kept.values())):
+            return dict(kept)
+        if name not in self._known:
+            self._known[name] = self._own(f"the {name}", kept)
+        return self._known[name]
+
+    def _own(self, what: str, kept: Any) -> Any:
+        if isinstance(kept, Examples):
+            return replace(Examples.of(self.tensors(what, kept.tree)), dtype=kept.dtype)
+        return self.tensors(what, kept) if isinstance(kept, dict) else kept
 
     def check(self, who: str) -> None:
         """Nothing that was handed out has been written to.

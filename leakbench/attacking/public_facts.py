@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leakbench.attacking.source import Source, passed
+from leakbench.attacking.grant import ThreatModel
 from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
 from leakbench.federation.network import reaches, thrower
 from leakbench.federation.parties import Facts
+from leakbench.record.knowledge import Knowledge, chosen
+from leakbench.record.source import Source, passed
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from leakbench.attacking.view import ThreatModel
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ class Outline:
     @property
     def probes(self) -> bool:
         """Were single-image updates kept? Where labels and sizes are unknown, nobody can tell."""
-        granted = [k for k in ("labels", "sizes") if k in self._threat.knows]
-        if not granted or not self._source.holds(granted[0]):
+        counted = self._counted
+        if counted is None or not self._source.holds(counted.name):
             return True
-        return any(probe is not None for *_, probe in self._source.known(granted[0]))
+        return any(probe is not None for *_, probe in self._source.known(counted.name))
 
     @property
     def behind(self) -> list[tuple[int, int, int]]:
@@ -94,16 +94,20 @@ class Outline:
         Of one example or more, from round 1 to the last; empty where neither labels nor sizes are
         granted.
         """
-        if not {"labels", "sizes"} & {*self._threat.knows}:
+        counted, who, out = self._counted, self._threat.observer, []
+        if counted is None or counted.examples is None:
             return []
-        who, out = self._threat.observer, []
-        labelled = "labels" in self._threat.knows
-        known = self._source.known("labels" if labelled else "sizes")
-        for (sender, t, phase, probe), behind in known.items():
+        for (sender, t, phase, probe), behind in self._source.known(counted.name).items():
             its_own = not who.startswith("client/") or sender == who
             if its_own and probe is None and 0 < t <= self.rounds:
-                out.append((t, phase, len(behind) if labelled else behind))
+                out.append((t, phase, counted.examples(behind)))
         return out
+
+    @property
+    def _counted(self) -> Knowledge | None:
+        """What is granted that tells how many examples are behind an update: labels, or sizes."""
+        found = [row for row in chosen(self._threat.knows) if row.examples is not None]
+        return found[-1] if found else None
 
     def traffic(self, kind: str) -> Tensor:
         """(messages, 3) int32 round, sender, receiver of what the observer sees pass of a kind.

@@ -29,7 +29,9 @@ from leakbench.federation.net import Net, copied
 from leakbench.federation.parties import Batch, Client, Facts
 from leakbench.federation.task_data import Examples
 from leakbench.federation.traffic import Traffic, party
+from leakbench.record.knowledge import KNOWLEDGE
 from leakbench.record.messages import KINDS, Message
+from leakbench.record.source import Source
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 # Losses that want labels as floats in the shape of the outputs.
@@ -89,7 +91,7 @@ class OwnLoss(Defense):
         return value
 
 
-class Transcript:
+class Transcript(Source):
     """What crossed between clients and a server, in memory: the source of a view.
 
     It stands in for a run folder, and holds what an attacker may be granted, too. Everything is
@@ -120,8 +122,6 @@ class Transcript:
         UsageError: one of these is wrong, or they do not fit together.
     """
 
-    partial = False  # all that was sent is there
-
     def __init__(
         self,
         model: nn.Module | None = None,
@@ -142,7 +142,7 @@ class Transcript:
         self._method = _method(loss, method, fields)
         at = None if self._model is None else next(self._model.parameters())
         self.device = "cpu" if at is None else str(at.device)
-        self.dtype = self.products = torch.float32 if at is None else at.dtype
+        self._dtype = torch.float32 if at is None else at.dtype
         if not isinstance(shape, Sequence):
             raise UsageError(f"shape = {shape!r}: expected the shape of one input, as (1, 28, 28).")
         self._shape, self._clients, self._context = tuple(shape), clients, context
@@ -158,7 +158,7 @@ class Transcript:
         self._aux = None if aux_data is None else self._examples(x, aux_data[1])
         self._length = 0  # of the prototypes that clients sent
         self._messages: dict[tuple[Any, ...], Message] = {}
-        self._labels: dict[tuple[str, int, int, int | None], Tensor] = {}
+        self._behind: dict[tuple[str, int, int, int | None], dict[str, Tensor]] = {}
 
     def add(
         self,
@@ -216,9 +216,8 @@ class Transcript:
                 )
             behind = f"the labels behind {what}"
             epochs = self._epochs(round, place[2])
-            self._labels[place] = payloads.labels(
-                labels, behind, self._classes, self.device, epochs=epochs
-            )
+            y = payloads.labels(labels, behind, self._classes, self.device, epochs=epochs)
+            self._behind[place] = {"y": y}
         if kind == "prototype" and sender != "server":
             self._length = len(given)
         self._messages[message.name] = message
@@ -262,19 +261,14 @@ class Transcript:
 
     # what a view asks for -------------------------------------------------------------------------
     @property
+    def dtype(self) -> torch.dtype:
+        """The model's."""
+        return self._dtype
+
+    @property
     def rounds(self) -> int:
         """The newest round in which something was sent."""
         return max((m.round for m in self._messages.values()), default=0)
-
-    @property
-    def stages(self) -> dict[str, int]:
-        """The newest round is the last stage."""
-        return {"final": self.rounds}
-
-    @property
-    def audited(self) -> int:
-        """Everybody's updates are kept."""
-        return self.facts.clients
 
     @property
     def method(self) -> Defense:
@@ -359,31 +353,16 @@ class Transcript:
         """
         return copied(self._network)
 
-    def known(self, name: str) -> Any:
-        """``labels`` {(sender, round, phase, None): (B,)}, ``sizes`` of these, or ``aux_data``.
+    def _has(self, held: str) -> bool:
+        return self._held(held) is not None
 
-        Raises:
-            UsageError: they were not given.
-        """
-        if not self.holds(name):
-            how = {
-                "labels": ": write add('update', ..., labels=y)",
-                "sizes": ": write add('update', ..., labels=y), of which it is told the number",
-                "aux_data": ": write Transcript(..., aux_data=(x, y))",
-            }
-            raise UsageError(f"this transcript was given no {name}{how.get(name, '')}.")
-        if name == "sizes":
-            return {k: len(y) for k, y in self._labels.items()}
-        return self._labels if name == "labels" else self._aux
+    def _held(self, held: str) -> Any:
+        return {"updates": self._behind or None, "aux_data": self._aux}.get(held)
 
-    def holds(self, name: str) -> bool:
-        """Were ``labels`` of an update (and so ``sizes``), or ``aux_data``, given?"""
-        given = {"labels": self._labels, "sizes": self._labels, "aux_data": self._aux}
-        return bool(given.get(name))
-
-    def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
-        """Nothing: what was not given says so when it is asked for."""
-        return ""
+    def _without(self, name: str) -> str:
+        row = KNOWLEDGE.get(name)
+        how = f": {row.given}" if row and row.given else ""
+        return f"this transcript was given no {name}{how}."
 
     @property
     def _network(self) -> nn.Module:

@@ -28,9 +28,10 @@ from leakbench.base.files import (
 )
 from leakbench.record.columns import Row
 from leakbench.record.folders import Run, load
+from leakbench.record.knowledge import FILES, chosen
 from leakbench.record.messages import table_of
 
-AUX_DATA = "known/aux_data.safetensors"
+AUX_DATA = FILES["aux_data"]
 
 
 @dataclass(frozen=True)
@@ -180,22 +181,22 @@ def lost(run: Run, kinds: Sequence[str], knows: Sequence[str]) -> str:
     Raises:
         BrokenFile: a file of messages is missing or damaged.
     """
-    batches = next((k for k in ("labels", "sizes") if k in knows), "")
+    batches = [row.name for row in chosen(knows) if row.held == "updates"]
     if "export" in run.meta and batches:
         return (
-            f"this run was exported without the {batches} of private batches, which the attack is"
-            " granted"
+            f"this run was exported without the {batches[-1]} of private batches, which the attack"
+            " is granted"
         )
     if "excerpt" not in run.meta:
         return ""
     names = run.meta["files"]
     files = [n for n in names if n.startswith("transcript/round-")]
     kept = {m["kind"] for n in files for m in _table(run, n)}
-    labelled = any(n.startswith("known/round-") for n in names)
-    held = {"aux_data": AUX_DATA in names, "labels": labelled, "sizes": labelled}
+    held = {what: any(n.startswith(file) for n in names) for what, file in FILES.items()}
     sent = {s["kind"] for s in run.meta["sent"]}
     gone = [f"messages of kind {k}" for k in dict.fromkeys(kinds) if k in sent and k not in kept]
-    gone += [k for k in dict.fromkeys(knows) if not held.get(k, True)]
+    lacking = {row.name for row in chosen(knows) if not held.get(row.held, True)}
+    gone += [k for k in dict.fromkeys(knows) if k in lacking]
     if not gone:
         return ""
     begin, end = run.meta["excerpt"]["rounds"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,12 @@ from leakbench.federation.precision import kept, products
 from leakbench.federation.task_data import Examples
 from leakbench.record import private_data
 from leakbench.record.folders import Run
+from leakbench.record.knowledge import FILES
 from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.parts import lost
 from leakbench.record.runspec import Parts, RunSpec, parts
 from leakbench.record.shapes import RoundHeader
+from leakbench.record.source import Source
 
 if TYPE_CHECKING:
     import torch
@@ -28,12 +30,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Recording:
+class Recording(Source):
     """What attacks are made from."""
 
     run: Run
     device: str = "cpu"  # where its tensors are put
-    _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def spec(self) -> RunSpec:
@@ -130,47 +131,27 @@ class Recording:
         """{kind: (messages, 3) round, sender, receiver} of every round, kept or not."""
         return flat(self.run.tree("transcript/rounds.safetensors")[0])
 
-    @property
-    def modes(self) -> bool:
-        """Clients train in training mode."""
-        return True
-
     def module(self) -> torch.nn.Module:
         """The public architecture; its numbers are not the run's."""
         module = built(self.parts.task, self.method, self.facts)
         return module.to(self.device, self.dtype).eval()
 
-    def known(self, name: str) -> Any:
-        """What lies in known/ under ``name``: aux_data, labels, or sizes (how many labels).
-
-        Raises:
-            UsageError: the run holds nothing of that name, or was exported without it.
-        """
-        if name not in self._known:
-            if name == "aux_data":
-                tree = self.run.tree("known/aux_data.safetensors")[0]
-                self._known[name] = Examples.of(tree).to(self.device, self.dtype)
-            elif name == "gallery" and self.holds("gallery"):
-                held = private_data.gallery(self.spec.task.name, self.spec.task.params)
-                self._known[name] = held.to(self.device, self.dtype)
-            elif name == "labels" and not self.exported:
-                self._known[name] = self._labels()
-            elif name == "sizes" and not self.exported:
-                self._known[name] = {k: len(y) for k, y in self.known("labels").items()}
-            else:
-                raise UsageError(
-                    f"{self.run.path} holds no knowledge called {name!r}; it has aux_data and"
-                    " labels."
-                )
-        return self._known[name]
-
-    def holds(self, name: str) -> bool:
-        """Does it hold ``aux_data``, ``labels``, or ``sizes``, or can its ``gallery`` be made?"""
-        if name == "gallery":
-            return not self.exported and bool(self.facts.targets == "tokens")
-        if name in ("labels", "sizes"):
+    def _has(self, held: str) -> bool:
+        if held == "gallery":
+            return not self.exported and self.facts.targets == "tokens"
+        if held == "updates":
             return not self.exported
-        return f"known/{name}.safetensors" in self.run.meta["files"]
+        return FILES.get(held) in self.run.meta["files"]
+
+    def _held(self, held: str) -> Any:
+        if held == "aux_data":
+            return self._aux_data
+        if held and self._has(held):
+            return self._updates if held == "updates" else self._gallery
+        return None
+
+    def _without(self, name: str) -> str:
+        return f"{self.run.path} holds no knowledge called {name!r}; it has aux_data and labels."
 
     def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
         """Why an export or an excerpt no longer has what an attack reads; empty where it has.
@@ -180,9 +161,20 @@ class Recording:
         """
         return lost(self.run, kinds, knows)
 
-    def _labels(self) -> dict[tuple[str, int, int, int | None], Tensor]:
-        """{(sender, round, phase, probe): labels (B,)} behind the audited updates."""
-        out: dict[tuple[str, int, int, int | None], Tensor] = {}
+    @cached_property
+    def _aux_data(self) -> Examples:
+        tree = self.run.tree(FILES["aux_data"])[0]
+        return Examples.of(tree).to(self.device, self.dtype)
+
+    @cached_property
+    def _gallery(self) -> Examples:
+        held = private_data.gallery(self.spec.task.name, self.spec.task.params)
+        return held.to(self.device, self.dtype)
+
+    @cached_property
+    def _updates(self) -> dict[tuple[str, int, int, int | None], dict[str, Tensor]]:
+        """{(sender, round, phase, probe): {"y": labels (B,)}} behind the audited updates."""
+        out: dict[tuple[str, int, int, int | None], dict[str, Tensor]] = {}
         for name in self._rounds("known"):
             tree, meta = self.run.tree(name)
             checked(RoundHeader, meta, self.run.path / name)
@@ -190,9 +182,9 @@ class Recording:
                 for phase, entry in phases.items():
                     place = (f"client/{i}", meta["round"], int(phase))
                     if "y" in entry:
-                        out[*place, None] = entry["y"].to(self.device)
+                        out[*place, None] = {"y": entry["y"].to(self.device)}
                     for p, probe in entry.get("probe", {}).items():
-                        out[*place, int(p)] = probe["y"].to(self.device)
+                        out[*place, int(p)] = {"y": probe["y"].to(self.device)}
         return out
 
     def _rounds(self, room: str) -> list[str]:

@@ -21,6 +21,7 @@ from leakbench.base.printable_text import one_line
 from leakbench.base.spec import canonical
 from leakbench.record import attack_code, columns, origin
 from leakbench.record.folders import AttackFolder, Run
+from leakbench.record.knowledge import chosen
 from leakbench.record.placing import GUESS, NAME, hidden, put
 from leakbench.record.recording import Recording
 from leakbench.scoring import flags
@@ -333,14 +334,12 @@ def _row(
 
 
 def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str]:
-    knows = attack.threat.knows
     guesses = line.cell.guesses["attack"].values()
     found = {f for g in guesses for f in g.flags}
     found |= flags.of_units([s.cluster for s in line.scores["attack"]], list(line.failed.values()))
     found |= {"failed_units"} if line.cell.left_out else set()
     found |= {"probe"} if line.cell.probe else set()
-    found |= {"oracle_labels"} if "labels" in knows else set()
-    found |= {"oracle_prototypes"} if "true_prototypes" in knows else set()
+    found |= {row.flag for row in chosen(attack.threat.knows) if row.flag}
     found |= {"stand_in_data"} if run.meta.get("stand_in") else set()
     found |= origin.lasting(run.meta)
     worse = row["value"] <= row["floor"] if row["leaks"] == "up" else row["value"] >= row["floor"]

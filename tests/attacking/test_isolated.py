@@ -8,7 +8,7 @@ from helpers.small_runs import TASK, Lazily, again, build, copied, obstacle, res
 
 from attacks.prototype_leakage import PrototypeLeakage
 from leakbench import api
-from leakbench.attacking import grant, guessing, isolated
+from leakbench.attacking import guessing, isolated
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base.errors import MethodError
 from leakbench.base.files import read_json, read_sealed
@@ -74,8 +74,8 @@ def test_a_handout_gives_the_guesses_that_the_run_gives(runs, tmp_path, name, pa
     assert obstacle(attack, recording) == ""
     threat = attack.floor_threat if role == "floor" else attack.threat
     view = View(threat, recording, 2, control=role == "control")
-    grant.write(view, recording.spec, tmp_path)
-    handed = grant.HandedView.of(grant.Handout(tmp_path))
+    isolated.write(view, recording.spec, tmp_path)
+    handed = isolated.handed(tmp_path)
     here, there = (attack(v, blind=role == "floor") for v in (view, handed))
     assert here
     same(here, there)
@@ -87,8 +87,8 @@ def test_a_handout_grants_what_the_view_grants(runs, tmp_path, observer, rounds)
     kinds = ("prototype", "update", "model")
     threat = ThreatModel(observer=observer, kinds=kinds, rounds=rounds, knows=KNOWS)
     view = View(threat, again(runs["fedgn"]), 2)
-    grant.write(view, again(runs["fedgn"]).spec, tmp_path)
-    handed = grant.HandedView.of(grant.Handout(tmp_path))
+    isolated.write(view, again(runs["fedgn"]).spec, tmp_path)
+    handed = isolated.handed(tmp_path)
     for kind in kinds:
         for probe in (False, True):
             names = [[m.name for m in v.messages(kind, probe=probe)] for v in (view, handed)]
@@ -105,7 +105,7 @@ def test_a_handout_holds_nothing_else_and_does_not_say_which_it_is(runs, tmp_pat
     threat = ThreatModel(kinds=("prototype",), rounds="last", knows=("facts",))
     for control in (False, True):
         place = tmp_path / str(control)
-        grant.write(View(threat, recording, 2, control=control), recording.spec, place)
+        isolated.write(View(threat, recording, 2, control=control), recording.spec, place)
         names = {p.relative_to(place).as_posix() for p in place.rglob("*") if p.is_file()}
         file = "messages.safetensors"
         assert names == {"about.json", "traffic.safetensors", file}

@@ -3,63 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from leakbench.base.errors import UsageError
 from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.traffic import party
+from leakbench.record.knowledge import KNOWLEDGE
 from leakbench.record.messages import Message
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-class Source(Protocol):
+class Source:
     """Everything that a view can be asked for, whoever declared what of it.
 
-    Never the truth, never the seed.
+    Never the truth, never the seed. What a kind of source says nothing of is not asked of it.
     """
 
-    @property
-    def device(self) -> str:
-        """Where its tensors lie."""
+    device: str  # where its tensors lie
+    # Is the network in training mode while a client trains? By its layers, where they differ, as
+    # ``leakbench.federation.net.training`` takes it.
+    modes: bool | Mapping[str, bool] = True
 
     @property
     def dtype(self) -> torch.dtype:
         """Of its floating-point tensors."""
+        raise NotImplementedError
 
     @property
     def products(self) -> torch.dtype:
         """Of what local training multiplied in, where that is less precise."""
+        return self.dtype
+
+    @property
+    def partial(self) -> bool:
+        """Is less there than was sent, even of the traffic?"""
+        return False
 
     @property
     def rounds(self) -> int:
         """The last round."""
+        raise NotImplementedError
 
     @property
     def stages(self) -> Mapping[str, int]:
-        """{stage: round} of the audited rounds."""
+        """{stage: round} of the audited rounds; unless a source says otherwise, the last one."""
+        return {"final": self.rounds}
 
     @property
     def audited(self) -> int:
         """Clients of an audited round whose updates were kept, at most."""
+        return self.facts.clients
 
     @property
     def method(self) -> Defense:
         """The defense with its parameters."""
+        raise NotImplementedError
 
     @property
     def facts(self) -> Facts:
         """Public facts of the task."""
+        raise NotImplementedError
 
     @property
     def sent(self) -> Sequence[Mapping[str, Any]]:
         """Who sent what to whom: kind, sender, receiver, rounds, messages, bytes."""
+        raise NotImplementedError
 
     @property
     def transcript(self) -> list[Message]:
         """What crossed, in order."""
+        raise NotImplementedError
 
     @property
     def control(self) -> list[Message]:
@@ -68,37 +85,47 @@ class Source(Protocol):
         Raises:
             UsageError: that is not there.
         """
+        raise NotImplementedError
 
     @property
     def traffic(self) -> Mapping[str, Tensor]:
         """{kind: (messages, 3) round, sender, receiver} of all that was sent, kept or not."""
-
-    @property
-    def partial(self) -> bool:
-        """Is less there than was sent, even of the traffic?"""
-
-    @property
-    def modes(self) -> bool | Mapping[str, bool]:
-        """Is the network in training mode while a client trains? By its layers, where they differ.
-
-        As ``leakbench.federation.net.training`` takes it.
-        """
+        raise NotImplementedError
 
     def module(self) -> nn.Module:
         """The public architecture, one's own to change; its numbers say nothing."""
+        raise NotImplementedError
+
+    def holds(self, name: str) -> bool:
+        """Is there knowledge of that name (``leakbench.record.knowledge``)?"""
+        return name in KNOWLEDGE and self._has(KNOWLEDGE[name].held)
 
     def known(self, name: str) -> Any:
-        """Knowledge that may be granted: aux_data, labels or sizes.
+        """Knowledge that may be granted, of that name.
 
         Raises:
             UsageError: that is not there.
         """
-
-    def holds(self, name: str) -> bool:
-        """Is there knowledge of that name?"""
+        held = self._held(KNOWLEDGE[name].held) if name in KNOWLEDGE else None
+        if held is None:
+            raise UsageError(self._without(name))
+        return KNOWLEDGE[name].read(held)
 
     def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
         """Why what an attack reads is not all there, though it was sent; empty where it is."""
+        return ""
+
+    def _has(self, held: str) -> bool:
+        """Is there what knowledge is read from, one of ``leakbench.record.knowledge.Held``?"""
+        raise NotImplementedError
+
+    def _held(self, held: str) -> Any:
+        """That; None where it is not there."""
+        raise NotImplementedError
+
+    def _without(self, name: str) -> str:
+        """The sentence that knowledge of that name is not there."""
+        raise NotImplementedError
 
 
 def passed(traffic: Mapping[str, Tensor], kind: str, observer: str) -> Tensor:
