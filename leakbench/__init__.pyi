@@ -14,11 +14,11 @@ from .api import train as train
 from .api import update as update
 from .api import verify as verify
 from .attacking.attack import Attack as Attack
-from .attacking.grant import ThreatModel as ThreatModel
 from .attacking.guess import Guess as Guess
 from .attacking.metric import Metric as Metric
 from .attacking.metric import Score as Score
 from .attacking.transcript import Transcript as Transcript
+from .attacking.view import ThreatModel as ThreatModel
 from .attacking.view import View as View
 from .base.errors import LeakbenchError as LeakbenchError
 from .base.errors import ThreatViolation as ThreatViolation

@@ -1,11 +1,11 @@
 from .attack import Attack as Attack
-from .grant import Source as Source
-from .grant import ThreatModel as ThreatModel
-from .grant import covered as covered
 from .guess import Guess as Guess
 from .metric import Metric as Metric
 from .metric import Score as Score
 from .public_facts import Outline as Outline
 from .replay import Replay as Replay
 from .transcript import Transcript as Transcript
+from .view import Source as Source
+from .view import ThreatModel as ThreatModel
 from .view import View as View
+from .view import covered as covered

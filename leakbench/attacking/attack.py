@@ -14,14 +14,13 @@ from leakbench.attacking.guess import Guess, checked
 from leakbench.attacking.metric import Metric
 from leakbench.base.spec import Spec
 from leakbench.federation.traffic import party
-from leakbench.record.source import covered
+from leakbench.record.knowledge import covered
 
 if TYPE_CHECKING:
     import torch
 
-    from leakbench.attacking.grant import ThreatModel
     from leakbench.attacking.public_facts import Outline
-    from leakbench.attacking.view import View
+    from leakbench.attacking.view import ThreatModel, View
 
 
 class Attack(Spec):

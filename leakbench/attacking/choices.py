@@ -12,8 +12,8 @@ from leakbench.attacking.public_facts import Outline
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.record.folders import Run
+from leakbench.record.knowledge import Source
 from leakbench.record.recording import Recording
-from leakbench.record.source import Source
 
 
 @dataclass(frozen=True)
@@ -110,16 +110,6 @@ def planned(recording: Recording) -> list[ReadyAttack]:
         return [build(a.name, a.params) for a in own]
     suited = [c.suited(recording) for c in variants()]
     return [c for c in suited if not c.obstacle(recording)]
-
-
-def fitting(run: Run) -> list[str]:
-    """Names of the attacks that fit what this run shared."""
-    return Fits().fitting(run)
-
-
-def unfit(run: Run) -> dict[str, str]:
-    """{attack: why it does not fit}, of those that fit this run in none of their settings."""
-    return Fits().unfit(run)
 
 
 class Fits:

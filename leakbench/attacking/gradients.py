@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from leakbench.base.lazy import torch
 from leakbench.federation.local_steps import Training, trainings
 from leakbench.federation.traffic import party
+from leakbench.record.knowledge import Source
 from leakbench.record.messages import Message
-from leakbench.record.source import Source
 
 if TYPE_CHECKING:
     from torch import Tensor

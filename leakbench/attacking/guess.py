@@ -37,6 +37,11 @@ class Guess:
     input_range: InputRange | None = None
 
 
+def moved(guess: Guess, device: str) -> Guess:
+    """The same, its tensors on ``device``."""
+    return replace(guess, tensors={k: t.to(device) for k, t in guess.tensors.items()})
+
+
 def checked(
     guesses: Sequence[Guess], who: str, view: View, covers: Callable[[Guess], set[str]]
 ) -> list[Guess]:

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +24,8 @@ from torch import Tensor, nn
 from leakbench.attacking import guess_file, guessing
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
-from leakbench.attacking.grant import Grant, ThreatModel
-from leakbench.attacking.guess import Guess, checked
-from leakbench.attacking.view import View
+from leakbench.attacking.guess import Guess, checked, moved
+from leakbench.attacking.view import ThreatModel, View
 from leakbench.base import opened, plugins, registry
 from leakbench.base.errors import LeakbenchError, MethodError
 from leakbench.base.files import read_json, read_tree, write_json, write_tree
@@ -39,10 +38,9 @@ from leakbench.federation.network import built
 from leakbench.federation.parties import Facts
 from leakbench.federation.precision import kept, products
 from leakbench.federation.task_data import Examples
-from leakbench.record.knowledge import chosen
+from leakbench.record.knowledge import Source, chosen
 from leakbench.record.messages import Message, read_messages, write_messages
 from leakbench.record.runspec import RunSpec
-from leakbench.record.source import Source
 
 ABOUT, MESSAGES, TRAFFIC = "about.json", "messages.safetensors", "traffic.safetensors"
 START = "from leakbench.attacking.isolated import main; main()"
@@ -59,24 +57,24 @@ PREFIXES = (
 
 def write(view: View, spec: RunSpec, folder: Path) -> None:
     """Everything that ``view`` grants, and nothing else; ``spec``: of the run, for the names."""
-    grant, knows = view._grant, view.threat.knows
-    write_messages(folder / MESSAGES, list(grant.messages))
-    write_tree(folder / TRAFFIC, {kind: grant.traffic(kind) for kind in view.threat.kinds}, {})
+    knows = view.threat.knows
+    write_messages(folder / MESSAGES, list(view._seen))
+    write_tree(folder / TRAFFIC, {kind: view.traffic(kind) for kind in view.threat.kinds}, {})
     about: dict[str, Any] = {
         "threat": view.threat.parameters(),
         "round": view.round,
         "last": view.last,
         "dtype": str(view.products).removeprefix("torch."),
-        "facts": asdict(grant.source.facts),
+        "facts": asdict(view._source.facts),
     }
     if "method" in knows:
         about["task"] = {"name": spec.task.name, "params": spec.task.params}
         about["defense"] = spec.defense.name
-        about["trains_as"] = grant.trains_as.parameters()
-        about["sends_as"] = grant.sends_as.parameters()
+        about["trains_as"] = view._trains_as.parameters()
+        about["sends_as"] = view._sends_as.parameters()
     for row in chosen(knows):
         if row.held:
-            _write_known(_place(folder, row.name), grant.known(row.name))
+            _write_known(_place(folder, row.name), view._known(row.name))
     write_json(folder / ABOUT, about)
 
 
@@ -173,27 +171,27 @@ class Handout(Source):
         return {place: held[str(i)] for i, place in enumerate(places)}
 
 
-class _Handed(Grant):
-    """All that is in a handout: it was chosen where that was written."""
+class HandedView(View):
+    """A view of all that is in a handout: it was chosen where that was written."""
 
-    source: Handout
+    _source: Handout
 
-    def __init__(self, handout: Handout) -> None:
-        self.threat = ThreatModel.build(handout.about["threat"], "the threat model")
-        self.source, self.round = handout, int(handout.about["round"])
-        self.messages = handout.transcript
+    def _chosen(self) -> Sequence[Message]:
+        return self._source.transcript
 
     def _told(self, sender: str, round: int, _phase: int, probe: int | None) -> bool:
         return True
 
     @cached_property
-    def sends_as(self) -> Defense:
-        return self.source.defense("sends_as")
+    def _sends_as(self) -> Defense:
+        return self._source.defense("sends_as")
 
 
 def handed(folder: Path, device: str = "cpu") -> View:
     """The view that was written to ``folder``."""
-    return View._granted(_Handed(Handout(folder, device)))
+    handout = Handout(folder, device)
+    threat = ThreatModel.build(handout.about["threat"], "the threat model")
+    return HandedView(threat, handout, int(handout.about["round"]))
 
 
 def guesses(name: str, attack: Attack, view: View, spec: RunSpec, *, blind: bool) -> list[Guess]:
@@ -232,13 +230,8 @@ def guesses(name: str, attack: Attack, view: View, spec: RunSpec, *, blind: bool
         found, _ = guess_file.read(place / GUESS)
         view._reached |= {tuple(name) for name in read_json(place / READ)}
         opened.add(read_json(place / OPENED))
-    moved = [_moved(g.guess, view.device) for g in found]
-    return checked(moved, type(attack).__name__, view, attack.covers)
-
-
-def _moved(guess: Guess, device: str) -> Guess:
-    tensors = {k: t.to(device) for k, t in guess.tensors.items()}
-    return replace(guess, tensors=tensors)
+    here = [moved(g.guess, view.device) for g in found]
+    return checked(here, type(attack).__name__, view, attack.covers)
 
 
 def _environment() -> dict[str, str]:

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leakbench.attacking.grant import ThreatModel
 from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
 from leakbench.federation.network import reaches, thrower
 from leakbench.federation.parties import Facts
-from leakbench.record.knowledge import Knowledge, chosen
-from leakbench.record.source import Source, passed
+from leakbench.record.knowledge import Knowledge, Source, chosen, passed
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from leakbench.attacking.view import ThreatModel
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import torch
 from leakbench.attacking import guess_file, guessing
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
-from leakbench.attacking.guess import Guess, checked
+from leakbench.attacking.guess import Guess, checked, moved
 from leakbench.attacking.guessing import Guessed, folder_of, rounds_of
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, UsageError
@@ -112,8 +112,9 @@ def _parted(
     """The submission's guesses at round ``t``, and our blind guesses about the same units."""
     who = f"the submitted {type(attack).__name__}"
     view = View(attack.threat, recording, t)
+    made = [replace(moved(g, recording.device), accepted=False) for g in given]
     try:
-        mine = checked([_placed(g, recording) for g in given], who, view, attack.covers)
+        mine = checked(made, who, view, attack.covers)
     except MethodError as error:
         raise UsageError(f"{error} Ask for it again.") from None
     blind = attack(View(attack.floor_threat, recording, t), blind=True)
@@ -143,11 +144,6 @@ def _alike(one: Guess, other: Guess | None) -> bool:
     pairs = [(t.double(), other.tensors[k].double()) for k, t in one.tensors.items()]
     same = [a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in pairs]
     return all(same)
-
-
-def _placed(guess: Guess, recording: Recording) -> Guess:
-    tensors = {k: t.to(recording.device) for k, t in guess.tensors.items()}
-    return replace(guess, tensors=tensors, accepted=False)
 
 
 def _fits(guess: Guess, floor: Guess, needs: set[str], what: str) -> None:

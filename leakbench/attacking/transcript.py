@@ -29,9 +29,8 @@ from leakbench.federation.net import Net, copied
 from leakbench.federation.parties import Batch, Client, Facts
 from leakbench.federation.task_data import Examples
 from leakbench.federation.traffic import Traffic, party
-from leakbench.record.knowledge import KNOWLEDGE
+from leakbench.record.knowledge import KNOWLEDGE, Source
 from leakbench.record.messages import KINDS, Message
-from leakbench.record.source import Source
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 # Losses that want labels as floats in the shape of the outputs.

@@ -1,24 +1,68 @@
 """What an attack is given, and nothing else.
 
-The transcript through the eyes of a declared observer, up to a round.
+The transcript through the eyes of a declared observer, up to a round. What a view hands out are
+copies, held against what they are copies of when the attack is done: one that writes in place
+(``g /= g.norm()``) so spoils nothing for its floor, its control and its later stages, and is told.
+Versions of tensors would be cheaper to compare, but neither a write through ``.data`` or numpy nor
+``payload.pop(name)`` raises one. A copy is made when a payload is first read, and lasts as long as
+the view: a transcript may be 2 GiB, of which an attack reads a part at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from operator import is_
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from leakbench.attacking.grant import Grant, ThreatModel
-from leakbench.attacking.loan import Lent
-from leakbench.base.errors import ThreatViolation
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from leakbench.attacking import gradients
+from leakbench.base.errors import MethodError, ThreatViolation, UsageError
+from leakbench.base.lazy import torch
+from leakbench.base.spec import Spec
+from leakbench.base.tree import Tree, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
-from leakbench.record.messages import Message
-from leakbench.record.source import Source
+from leakbench.federation.task_data import Examples
+from leakbench.federation.traffic import party
+from leakbench.record.knowledge import KNOWLEDGE, passed
+from leakbench.record.knowledge import Source as Source
+from leakbench.record.knowledge import covered as covered
+from leakbench.record.messages import KINDS, Message
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
+
+Rung = Literal["paper", "transcript", "method", "public"]
+
+
+def _known(name: str) -> str:
+    """The name of a kind of knowledge; as a choice is refused that is none of a Literal's."""
+    if name not in KNOWLEDGE:
+        *names, last = map(repr, KNOWLEDGE)
+        expected = f"Input should be {', '.join(names)} or {last}"
+        raise PydanticCustomError("literal_error", "{expected}", {"expected": expected})
+    return name
+
+
+class ThreatModel(Spec):
+    """Who the attacker is, what it reads, what it already knows.
+
+    Declared by an attack, enforced by ``View``, printed with every number.
+    """
+
+    observer: str = Field("server", pattern=r"^(server|aggregator|outsider|client/\d+)$")
+    kinds: tuple[str, ...] = ("model", "update")
+    # "last": each sender's newest message of each kind; "audited": the messages of the attacked
+    # round and of the one before.
+    rounds: Literal["last", "audited", "all"] = "all"
+    # By the names in ``leakbench.record.knowledge``.
+    knows: tuple[Annotated[str, AfterValidator(_known)], ...] = ()
+    rung: Rung = "transcript"
 
 
 class View:
@@ -37,33 +81,88 @@ class View:
     def __init__(
         self, threat: ThreatModel, recording: Source, round: int, *, control: bool = False
     ) -> None:
-        self._show(Grant(threat, recording, round, control=control))
-
-    @classmethod
-    def _granted(cls, grant: Grant) -> Self:
-        """The view of what was granted elsewhere."""
-        made = cls.__new__(cls)
-        made._show(grant)
-        return made
-
-    def _show(self, grant: Grant) -> None:
-        self.threat, self.round = grant.threat, grant.round
-        self._grant, self._lent = grant, Lent()
+        unknown = [k for k in threat.kinds if k not in KINDS]
+        if unknown:
+            raise UsageError(
+                f"the threat model reads messages of kind {unknown[0]!r}, which does not exist."
+                f" Known: {', '.join(KINDS)}."
+            )
+        self.threat, self.round = threat, round
+        self._source, self._lent = recording, _Lent()
+        self._control = control  # no business of an attack
         self._reached: set[tuple[Any, ...]] = set()  # the names of the messages handed out
         self._tell: Callable[[float], None] = lambda _: None
+        self._past = self._passed(recording.control if control else recording.transcript)
+        self._seen = self._chosen()
+
+    def _chosen(self) -> Sequence[Message]:
+        threat, source = self.threat, self._source
+        granted = _of(self._past, threat.kinds)
+        tells = source.method.tells if "update" in threat.kinds else ""
+        chained: list[Message] | None = None
+        if tells and covered(source.sent, tells):
+            # Over all that passed: one whose attack reads two rounds has kept what it worked out.
+            past = self._passed(source.transcript)
+            sent = _of(past, threat.kinds), _of(past, (tells,))
+            chained = self._of_its_rounds(gradients.read_chained(*sent, source))
+        if chained is not None and not self._control:
+            return chained
+        seen = self._of_its_rounds(granted)
+        if tells:
+            told = self._of_its_rounds(_of(self._past, (tells,)))
+            seen = gradients.read(seen, told, source)
+        return seen if chained is None else _of_the_same(seen, chained)
+
+    def _passed(self, crossed: Sequence[Message]) -> list[Message]:
+        """What has crossed by now, to or from the observer."""
+        return [m for m in crossed if m.round <= self.round and self._took_part(m)]
+
+    def _took_part(self, m: Message) -> bool:
+        """Did the observer send or receive it?"""
+        who = self.threat.observer
+        if m.receiver == "client/*" and who.startswith("client/"):
+            return self._received(m, party(who))
+        return who in (m.sender, m.receiver)
+
+    def _received(self, m: Message, client: int) -> bool:
+        if m.round == 0:
+            return True
+        rows = self._source.traffic.get(m.kind, torch.zeros(0, 3))
+        return bool(((rows[:, 0] == m.round) & (rows[:, 2] == client)).any())
+
+    def _of_its_rounds(self, seen: list[Message]) -> list[Message]:
+        """Those of the rounds that the threat model reads."""
+        if self.threat.rounds == "audited":
+            return [m for m in seen if m.round in (0, self.round - 1, self.round)]
+        if self.threat.rounds == "last":
+            newest = self._newest_sent(self.threat.kinds)
+            out = {}
+            for m in seen:
+                if m.probe is None and m.round == newest.get((m.kind, party(m.sender)), m.round):
+                    out[m.kind, m.sender, m.receiver] = m  # of a round's phases the last one
+            return list(out.values())
+        return seen
+
+    def _newest_sent(self, kinds: Sequence[str]) -> dict[tuple[str, int], int]:
+        """{(kind, party): the newest round in which it sent one}.
+
+        An older message that was kept is not its newest.
+        """
+        out: dict[tuple[str, int], int] = {}
+        for kind in kinds:
+            rows = self._source.traffic.get(kind, torch.zeros(0, 3))
+            for t, sender, _ in rows[rows[:, 0] <= self.round].tolist():
+                out[kind, sender] = max(t, out.get((kind, sender), t))
+        return out
 
     def same_as(self, other: View) -> bool:
         """Would an attack see the very same through ``other``?
 
         So it is with a control where nothing was defended.
         """
-        method = self._grant.source.method
-        mine, others = self._grant.messages, other._grant.messages
-        return (
-            method.undefended() == method
-            and len(mine) == len(others)
-            and all(a is b for a, b in zip(mine, others, strict=True))
-        )
+        method, mine, others = self._source.method, self._seen, other._seen
+        same = len(mine) == len(others) and all(map(is_, mine, others))
+        return same and method.undefended() == method
 
     def messages(
         self,
@@ -85,11 +184,7 @@ class View:
         Raises:
             ThreatViolation: the kind is not declared.
         """
-        if kind not in self.threat.kinds:
-            raise ThreatViolation(
-                f"{kind!r} messages are not among the declared kinds {list(self.threat.kinds)};"
-                " declare the kind in the threat model."
-            )
+        self._declared(kind, "messages are")
 
         def wanted(m: Message) -> bool:
             return (
@@ -101,7 +196,7 @@ class View:
                 and phase in (None, m.phase)
             )
 
-        found = [m for m in self._grant.messages if wanted(m)]
+        found = [m for m in self._seen if wanted(m)]
         self._reached |= {m.name for m in found}
         return [self._lent.message(m) for m in found]
 
@@ -113,12 +208,16 @@ class View:
         Raises:
             ThreatViolation: the kind is not declared.
         """
+        self._declared(kind, "traffic is")
+        rows = passed(self._source.traffic, kind, self.threat.observer)
+        return rows[rows[:, 0] <= self.round]
+
+    def _declared(self, kind: str, what: str) -> None:
         if kind not in self.threat.kinds:
             raise ThreatViolation(
-                f"{kind!r} traffic is not among the declared kinds {list(self.threat.kinds)};"
+                f"{kind!r} {what} not among the declared kinds {list(self.threat.kinds)};"
                 " declare the kind in the threat model."
             )
-        return self._grant.traffic(kind)
 
     def know(self, name: str) -> Any:
         """Side knowledge, of a name in ``leakbench.record.knowledge``.
@@ -137,16 +236,47 @@ class View:
                 f"{name!r} is not in the declared knowledge {list(self.threat.knows)}; declare it"
                 " in the threat model."
             )
-        return self._lent.known(name, self._grant.known(name))
+        return self._lent.known(name, self._known(name))
+
+    def _known(self, name: str) -> Any:
+        """Of declared knowledge what the observer may be told: not yet a copy."""
+        if name == "method":
+            return self._sends_as
+        if name == "facts":
+            return self._source.facts
+        known = self._source.known(name)
+        if KNOWLEDGE[name].held == "updates":
+            return {place: behind for place, behind in known.items() if self._told(*place)}
+        return known
+
+    def _told(self, sender: str, round: int, _phase: int, probe: int | None) -> bool:
+        """May the observer be told what is behind this update?"""
+        if round > self.round or sender not in self._senders:
+            return False
+        if self.threat.rounds == "audited":
+            return round in (0, self.round - 1, self.round)
+        if self.threat.rounds == "last":
+            newest = self._newest_sent(("update",)).get(("update", party(sender)))
+            return probe is None and round == newest
+        return True
+
+    @cached_property
+    def _senders(self) -> set[str]:
+        """The clients that the observer can be told of: itself, or those it receives from."""
+        who, found = self.threat.observer, {m.sender for m in self._past}
+        if who.startswith("client/"):
+            return {who}
+        for kind in self._source.traffic:
+            rows = passed(self._source.traffic, kind, who)
+            found |= {f"client/{i}" for i in rows[rows[:, 0] <= self.round][:, 1].tolist()}
+        return found
 
     def _exists(self, unit: str, probe: int | None = None) -> bool:
         """Is there a client of that name, and did it, as far as is seen, send this probe?"""
-        names = {f"client/{i}" for i in range(self._grant.source.facts.clients)}
+        names = {f"client/{i}" for i in range(self._source.facts.clients)}
         if probe is None:
             return unit in names
-        return (unit, self.round, probe) in {
-            (m.sender, m.round, m.probe) for m in self._grant.messages
-        }
+        return (unit, self.round, probe) in {(m.sender, m.round, m.probe) for m in self._seen}
 
     def progress(self, share: float) -> None:
         """Say how much of the attack is done, in [0, 1]; a bar may move by it."""
@@ -163,46 +293,44 @@ class View:
     @property
     def method(self) -> Defense:
         """The defense with its public parameters (knows "method")."""
-        method: Defense = self.know("method")
-        return method
+        return self.know("method")
 
     @property
     def facts(self) -> Facts:
         """Public facts of the task (knows "facts")."""
-        facts: Facts = self.know("facts")
-        return facts
+        return self.know("facts")
 
     @property
     def module(self) -> nn.Module:
         """The public architecture (knows "method"), without trained numbers."""
         self.know("method")
-        return self._grant.source.module()
+        return self._source.module()
 
     @property
     def modes(self) -> bool | Mapping[str, bool]:
         """In which mode the network is while a client trains (knows "method"), see ``Source``."""
         self.know("method")
-        return self._grant.source.modes
+        return self._source.modes
 
     @property
     def last(self) -> int:
         """The run's last round; what a method does after it is one round more."""
-        return self._grant.last
+        return self._source.rounds
 
     @property
     def dtype(self) -> torch.dtype:
         """Of the messages' tensors."""
-        return self._grant.source.dtype
+        return self._source.dtype
 
     @property
     def products(self) -> torch.dtype:
         """In which local training multiplied: gradients are as precise as that."""
-        return self._grant.source.products
+        return self._source.products
 
     @property
     def device(self) -> str:
         """Where the messages' tensors lie."""
-        return self._grant.source.device
+        return self._source.device
 
     def loss_method(self) -> Defense:
         """The method whose loss made the updates (knows "method").
@@ -210,4 +338,109 @@ class View:
         In the control too: only uplinks are undefended there.
         """
         self.know("method")
-        return self._grant.trains_as
+        return self._trains_as
+
+    @cached_property
+    def _trains_as(self) -> Defense:
+        return copy.deepcopy(self._source.method)
+
+    @cached_property
+    def _sends_as(self) -> Defense:
+        return self._trains_as.undefended() if self._control else self._trains_as
+
+
+def _of(past: Sequence[Message], kinds: Sequence[str]) -> list[Message]:
+    return [m for m in past if m.kind in kinds]
+
+
+def _of_the_same(control: Sequence[Message], seen: Sequence[Message]) -> list[Message]:
+    """``control`` without the updates that the attack could not read, so that it picks the same."""
+    there = {(m.round, m.sender, m.probe) for m in seen if m.kind == "update"}
+    return [m for m in control if m.kind != "update" or (m.round, m.sender, m.probe) in there]
+
+
+class _Lent:
+    """The copies that one view has handed out."""
+
+    def __init__(self) -> None:
+        self._tensors: list[tuple[str, Tree, Tree]] = []  # what it is, the copy, what is kept
+        self._messages: dict[int, Message] = {}
+        self._known: dict[str, Any] = {}
+
+    def tensors(self, what: str, kept: Tree) -> Tree:
+        """A copy of a tensor, or of a dict of them, of the attack's own."""
+        own = tmap(torch.Tensor.clone, kept)
+        self._tensors.append((what, own, kept))
+        return own
+
+    def message(self, kept: Message) -> Message:
+        """The message with a payload of its own, the same one each time."""
+        if id(kept) not in self._messages:
+            what = f"the {kept.kind} of {kept.sender} in round {kept.round}"
+            self._messages[id(kept)] = _LentMessage.of(kept, lambda p: self.tensors(what, p))
+        return self._messages[id(kept)]
+
+    def known(self, name: str, kept: Any) -> Any:
+        """Knowledge of that name: of tensors the same copy each time.
+
+        Of numbers a new one; facts, and a method that is the view's own, as they are.
+        """
+        if isinstance(kept, dict) and not all(map(torch.is_tensor, kept.values())):
+            return dict(kept)
+        if name not in self._known:
+            self._known[name] = self._own(f"the {name}", kept)
+        return self._known[name]
+
+    def _own(self, what: str, kept: Any) -> Any:
+        if isinstance(kept, Examples):
+            return replace(Examples.of(self.tensors(what, kept.tree)), dtype=kept.dtype)
+        return self.tensors(what, kept) if isinstance(kept, dict) else kept
+
+    def check(self, who: str) -> None:
+        """Nothing that was handed out has been written to.
+
+        Raises:
+            MethodError: naming the attack ``who`` and what it wrote into.
+        """
+        for what, own, kept in self._tensors:
+            if not _same(own, kept):
+                raise MethodError(
+                    f"{who} wrote into {what}, which it was given; assign a new tensor instead"
+                    " (g = g / g.norm(), not g /= g.norm())."
+                )
+
+
+class _LentMessage(Message):
+    """A message whose payload is copied when it is first read."""
+
+    _copied: Callable[[], Tree]
+
+    @classmethod
+    def of(cls, kept: Message, copied: Callable[[Tree], Tree]) -> Message:
+        """``kept`` with ``copied`` of its payload."""
+        made = object.__new__(cls)
+        about = {k: v for k, v in vars(kept).items() if k != "payload"}
+        vars(made).update(about, _copied=lambda: copied(kept.payload))
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "payload":
+            raise AttributeError(name)
+        vars(self)["payload"] = payload = self._copied()
+        return payload
+
+
+def _same(own: Any, kept: Tree) -> bool:
+    """Byte for byte: what is not finite is equal to itself, too."""
+    if isinstance(kept, dict):
+        if not isinstance(own, dict) or own.keys() != kept.keys():
+            return False
+        return all(_same(own[k], kept[k]) for k in kept)
+    if not isinstance(own, torch.Tensor) or (own.shape, own.dtype) != (kept.shape, kept.dtype):
+        return False
+    own = own.detach().to(kept.device)
+    return torch.equal(own, kept) or torch.equal(_bytes(own), _bytes(kept))
+
+
+def _bytes(t: Tensor) -> Tensor:
+    return t.contiguous().reshape(-1).view(torch.uint8)

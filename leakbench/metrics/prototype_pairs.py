@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakbench.attacking.grant import ThreatModel
-from leakbench.attacking.view import View
+from leakbench.attacking.view import ThreatModel, View
 from leakbench.base.errors import NotMeasured
 from leakbench.federation.traffic import party
 from leakbench.metrics.prototypes import likeness

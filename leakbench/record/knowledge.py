@@ -1,4 +1,4 @@
-"""What an attacker may know beside the messages: a row for each kind.
+"""What an attacker may know of a run: a row for each kind, and what all of it is read from.
 
 A threat model grants a kind by its name (``ThreatModel.knows``). All else follows from the row:
 whether a run holds it, what of it is told to whom, how it comes into a process of its own, what an
@@ -7,9 +7,19 @@ export or an excerpt of a run lacks of it, and which flag the numbers carry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from leakbench.base.errors import UsageError
+from leakbench.base.lazy import torch
+from leakbench.federation.defense import Defense
+from leakbench.federation.parties import Facts
+from leakbench.federation.traffic import party
+from leakbench.record.messages import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 # What a source holds, by which a kind of knowledge is read:
 # "updates": {(sender, round, phase, probe): {"y": labels (B,)}}, of the batches behind the updates
@@ -81,3 +91,130 @@ KNOWLEDGE = {row.name: row for row in ROWS}
 def chosen(knows: Sequence[str]) -> list[Knowledge]:
     """The rows of what is granted, each once, in the table's order."""
     return [row for row in KNOWLEDGE.values() if row.name in knows]
+
+
+class Source:
+    """What attacks are made from: a run folder that is read again, or messages in memory.
+
+    Everything that a view can be asked for, whoever declared what of it; never the truth, never the
+    seed. What a kind of source says nothing of is not asked of it.
+    """
+
+    device: str  # where its tensors lie
+    # Is the network in training mode while a client trains? By its layers, where they differ, as
+    # ``leakbench.federation.net.training`` takes it.
+    modes: bool | Mapping[str, bool] = True
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its floating-point tensors."""
+        raise NotImplementedError
+
+    @property
+    def products(self) -> torch.dtype:
+        """Of what local training multiplied in, where that is less precise."""
+        return self.dtype
+
+    @property
+    def partial(self) -> bool:
+        """Is less there than was sent, even of the traffic?"""
+        return False
+
+    @property
+    def rounds(self) -> int:
+        """The last round."""
+        raise NotImplementedError
+
+    @property
+    def stages(self) -> Mapping[str, int]:
+        """{stage: round} of the audited rounds; unless a source says otherwise, the last one."""
+        return {"final": self.rounds}
+
+    @property
+    def audited(self) -> int:
+        """Clients of an audited round whose updates were kept, at most."""
+        return self.facts.clients
+
+    @property
+    def method(self) -> Defense:
+        """The defense with its parameters."""
+        raise NotImplementedError
+
+    @property
+    def facts(self) -> Facts:
+        """Public facts of the task."""
+        raise NotImplementedError
+
+    @property
+    def sent(self) -> Sequence[Mapping[str, Any]]:
+        """Who sent what to whom: kind, sender, receiver, rounds, messages, bytes."""
+        raise NotImplementedError
+
+    @property
+    def transcript(self) -> list[Message]:
+        """What crossed, in order."""
+        raise NotImplementedError
+
+    @property
+    def control(self) -> list[Message]:
+        """What would have crossed with nothing defended.
+
+        Raises:
+            UsageError: that is not there.
+        """
+        raise NotImplementedError
+
+    @property
+    def traffic(self) -> Mapping[str, Tensor]:
+        """{kind: (messages, 3) round, sender, receiver} of all that was sent, kept or not."""
+        raise NotImplementedError
+
+    def module(self) -> nn.Module:
+        """The public architecture, one's own to change; its numbers say nothing."""
+        raise NotImplementedError
+
+    def holds(self, name: str) -> bool:
+        """Is there knowledge of that name (``leakbench.record.knowledge``)?"""
+        return name in KNOWLEDGE and self._has(KNOWLEDGE[name].held)
+
+    def known(self, name: str) -> Any:
+        """Knowledge that may be granted, of that name.
+
+        Raises:
+            UsageError: that is not there.
+        """
+        held = self._held(KNOWLEDGE[name].held) if name in KNOWLEDGE else None
+        if held is None:
+            raise UsageError(self._without(name))
+        return KNOWLEDGE[name].read(held)
+
+    def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
+        """Why what an attack reads is not all there, though it was sent; empty where it is."""
+        return ""
+
+    def _has(self, held: str) -> bool:
+        """Is there what knowledge is read from, one of ``leakbench.record.knowledge.Held``?"""
+        raise NotImplementedError
+
+    def _held(self, held: str) -> Any:
+        """That; None where it is not there."""
+        raise NotImplementedError
+
+    def _without(self, name: str) -> str:
+        """The sentence that knowledge of that name is not there."""
+        raise NotImplementedError
+
+
+def passed(traffic: Mapping[str, Tensor], kind: str, observer: str) -> Tensor:
+    """(messages, 3) int32: the rows of ``kind`` that ``observer`` sends or receives; a copy."""
+    rows = traffic.get(kind, torch.zeros((0, 3), dtype=torch.int32))
+    if observer == "outsider":
+        return rows[:0].clone()
+    me = party(observer)
+    return rows[(rows[:, 1] == me) | (rows[:, 2] == me)]
+
+
+def covered(sent: Sequence[Mapping[str, Any]], kind: str) -> bool:
+    """Does a wrapper change what clients send of this kind? ``sent``: as a source says it."""
+    mine = [s for s in sent if (s["kind"], s["sender"]) == (kind, "client")]
+    return any(bool(s.get("covered")) for s in mine)

@@ -11,7 +11,7 @@ import hashlib
 import io
 import shutil
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -192,17 +192,20 @@ def lost(run: Run, kinds: Sequence[str], knows: Sequence[str]) -> str:
     names = run.meta["files"]
     files = [n for n in names if n.startswith("transcript/round-")]
     kept = {m["kind"] for n in files for m in _table(run, n)}
-    held = {what: any(n.startswith(file) for n in names) for what, file in FILES.items()}
     sent = {s["kind"] for s in run.meta["sent"]}
     gone = [f"messages of kind {k}" for k in dict.fromkeys(kinds) if k in sent and k not in kept]
-    lacking = {row.name for row in chosen(knows) if not held.get(row.held, True)}
+    lacking = {row.name for row in chosen(knows) if not _holds(names, FILES.get(row.held, ""))}
     gone += [k for k in dict.fromkeys(knows) if k in lacking]
     if not gone:
         return ""
     begin, end = run.meta["excerpt"]["rounds"]
     there = f"messages of kind {', '.join(sorted(kept))} of rounds {begin} to {end}"
-    there += " and aux_data" * held["aux_data"]
+    there += " and aux_data" * (AUX_DATA in names)
     return f"this run is an excerpt that kept only {there}; the attack also reads {', '.join(gone)}"
+
+
+def _holds(names: Collection[str], begin: str) -> bool:
+    return not begin or any(n.startswith(begin) for n in names)
 
 
 def _table(run: Run, name: str) -> list[Row]:

@@ -17,12 +17,11 @@ from leakbench.federation.precision import kept, products
 from leakbench.federation.task_data import Examples
 from leakbench.record import private_data
 from leakbench.record.folders import Run
-from leakbench.record.knowledge import FILES
+from leakbench.record.knowledge import FILES, Source
 from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.parts import lost
 from leakbench.record.runspec import Parts, RunSpec, parts
 from leakbench.record.shapes import RoundHeader
-from leakbench.record.source import Source
 
 if TYPE_CHECKING:
     import torch

@@ -364,16 +364,16 @@ def test_which_attacks_are_planned_and_which_do_not_fit(runs):
         "prototype_leakage",
         "gradient_inversion",
     }
-    assert set(choices.fitting(runs["fedgn"])) == {
+    assert set(choices.Fits().fitting(runs["fedgn"])) == {
         c.name for c in choices.planned(again(runs["fedgn"]))
     }
-    assert set(choices.unfit(runs["fedgn"])) >= {"distance_correlation", "decoder"}
+    assert set(choices.Fits().unfit(runs["fedgn"])) >= {"distance_correlation", "decoder"}
     # Of each setting: it is not the labels alone that are lacking.
-    told = choices.unfit(runs["fedgn"])["label_inference"]
+    told = choices.Fits().unfit(runs["fedgn"])["label_inference"]
     assert told.startswith("clients send the server no labels; the network does not end in")
-    assert "distance_correlation" in choices.fitting(runs["features"])
-    assert "decoder" in choices.fitting(runs["flea"])
-    assert "prototype_leakage" in choices.unfit(runs["features"])
+    assert "distance_correlation" in choices.Fits().fitting(runs["features"])
+    assert "decoder" in choices.Fits().fitting(runs["flea"])
+    assert "prototype_leakage" in choices.Fits().unfit(runs["features"])
 
 
 def test_a_planned_attack_that_does_not_fit_is_not_called_fitting(runs, tmp_path):
@@ -386,7 +386,7 @@ def test_a_planned_attack_that_does_not_fit_is_not_called_fitting(runs, tmp_path
         },
     )
     assert [c.name for c in choices.planned(again(run))] == ["distance_correlation"]
-    assert choices.fitting(load(run.path)) == []
+    assert choices.Fits().fitting(load(run.path)) == []
 
 
 def test_the_attacks_own_dice_depend_on_its_seed_round_and_role_only(runs):

@@ -124,9 +124,10 @@ def test_an_excerpt_misses_no_kind_that_nobody_sent_and_no_attack_that_its_run_h
     small, whole
 ):
     # Of features, generators and so on not a word.
-    assert choices.unfit(small)["gradient_inversion"].startswith(f"{GONE};")
+    assert choices.Fits().unfit(small)["gradient_inversion"].startswith(f"{GONE};")
     assert (
-        choices.unfit(small)["distance_correlation"] == choices.unfit(whole)["distance_correlation"]
+        choices.Fits().unfit(small)["distance_correlation"]
+        == choices.Fits().unfit(whole)["distance_correlation"]
     )
     assert not any(m["attack"] == "distance_correlation" for m in small.meta["missing"])
 
@@ -226,7 +227,7 @@ def test_a_model_without_the_auxiliary_data_is_not_kept(whole, tmp_path, monkeyp
     assert {m.kind for m in Recording(made).transcript} == {"prototype"}
     assert (
         "kept only messages of kind prototype of rounds 38 to 40; "
-        in choices.unfit(made)["gradient_inversion"]
+        in choices.Fits().unfit(made)["gradient_inversion"]
     )
 
 
@@ -371,7 +372,7 @@ def test_a_damaged_run_is_not_copied(whole, tmp_path):
 def test_its_attacks_are_those_that_can_be_made_of_it(small):
     fit = {"prototype_leakage", "prototype_averaging", "prototype_centring", "prototype_picture"}
     assert {a.name for a in Recording(small).spec.attacks} == fit
-    assert set(choices.fitting(small)) == fit
+    assert set(choices.Fits().fitting(small)) == fit
 
 
 def test_an_excerpt_never_passes_for_the_run(whole, small, tmp_path):
