@@ -36,6 +36,8 @@ EVERY = [
     ("feature_inversion", {"epochs": 1, "steps": 4, "iterations": 1}, "flea"),
     ("adversarial_examples", {}, "fedaa"),
 ]
+STEPS = {"params": {"steps": 1, "batch": 2}, "dtype": "float64"}
+NOISED = [("clip_noise", {"kinds": ["variate"]})]
 KNOWS = ("method", "facts", "labels", "sizes", "aux_data")
 
 
@@ -54,6 +56,8 @@ def runs(tmp_path_factory):
             params=FLEA,
         ),
         fedaa=lambda: trained(out, "fedaa", 2, params=FEDAA),
+        scaffold=lambda: trained(out, "scaffold", 3, **STEPS),
+        hidden=lambda: trained(out, "scaffold", 3, wrappers=NOISED, **STEPS),
     )
 
 
@@ -98,6 +102,24 @@ def test_a_handout_grants_what_the_view_grants(runs, tmp_path, observer, rounds)
     assert view.know("sizes") == handed.know("sizes")
     assert torch.equal(view.know("aux_data").x, handed.know("aux_data").x)
     assert (view.facts, view.method) == (handed.facts, handed.method)
+
+
+@pytest.mark.parametrize("of", ["scaffold", "hidden"])
+@pytest.mark.parametrize("knows", [("method", "labels"), ("labels",), ()], ids=str)
+def test_updates_that_were_read_off_other_messages_are_not_read_again(runs, tmp_path, of, knows):
+    """Where variates are noised, what they tell is less than what the view had worked out."""
+    threat = ThreatModel(kinds=("update", "variate"), rounds="audited", knows=knows)
+    for control in (False, True):
+        view = View(threat, again(runs[of]), 3, control=control)
+        isolated.write(view, again(runs[of]).spec, tmp_path / str(control))
+        handed = isolated.handed(tmp_path / str(control))
+        for probe in (False, True):
+            here, there = (v.messages("update", probe=probe) for v in (view, handed))
+            assert [m.name for m in here] == [m.name for m in there] != []
+            for one, two in zip(here, there, strict=True):
+                assert one.loss == two.loss == "uncorrected_loss"
+                assert one.payload.keys() == two.payload.keys()
+                assert all(torch.equal(one.payload[k], two.payload[k]) for k in one.payload)
 
 
 def test_a_handout_holds_nothing_else_and_does_not_say_which_it_is(runs, tmp_path):
