@@ -412,7 +412,7 @@ class TestGradientInversion:
     def test_several_epochs_are_no_gradient(self, tmp_path):
         run = trained(tmp_path, second_epochs=2)
         assert (
-            choices.unfit(load(run.path))["gradient_inversion"]
+            choices.Fits().unfit(load(run.path))["gradient_inversion"]
             == "the update is not a single step, so it is no gradient"
         )
 

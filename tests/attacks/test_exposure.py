@@ -230,7 +230,7 @@ def test_an_attack_is_refused_where_features_are_only_summed(tmp_path):
     with plugged("defenses", tmp_path, fedfeatures=FEATURES):
         summed = [("secure_sum", {"kinds": ["features"]})]
         run = trained(tmp_path, "fedfeatures", 1, wrappers=summed)
-        assert "not summed" in choices.unfit(run)["exposure"]
+        assert "not summed" in choices.Fits().unfit(run)["exposure"]
         with pytest.raises(
             UsageError,
             match="no client sends the server features, means of data or data that are not summed",
