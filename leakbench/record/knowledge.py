@@ -43,7 +43,7 @@ class Knowledge:
         read: what it is, of that: of "updates" {place: a tensor, or a number}, else examples.
         given: how messages in memory (``Transcript``) are given it.
         examples: how many examples are behind an update, by what of the kind is known of it.
-        flag: of every number of an attack that is granted it.
+        flag: of every number of an attack that is granted it, where it is read off an answer.
     """
 
     name: str
