@@ -15,6 +15,7 @@ from leakbench.federation.batches import plan
 from leakbench.federation.parties import Batch
 from leakbench.record.folders import load
 from leakbench.record.recording import Recording
+from leakbench.results.cells import missing_text
 from leakbench.results.tables import collect
 
 LR, STEPS, BATCH = 0.1, 2, 4
@@ -200,7 +201,7 @@ class TestACoveredVariate:
         stages = {r["stage"] for r in found.rows if r["metric"] == "label_set"}
         assert stages == {"untrained"}
         lines = collect([load(hidden.path)]).missing
-        assert [x for x in lines if x.reason.code == "no_end" and "update" in x.said]
+        assert [x for x in lines if x.reason.code == "no_end" and "update" in missing_text(x)]
 
     def test_where_the_update_is_covered_too_nothing_is_said(self, tmp_path):
         run = noised(tmp_path, ("variate", "update"))

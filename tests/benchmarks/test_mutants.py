@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,11 @@ def test_every_reason_begins_with_its_kind(mutants):
     for one in spared:  # what is spared is there
         text = " ".join((PATH.parents[1] / one["file"]).read_text(encoding="utf-8").split())
         assert one["old"] in text
+
+
+def test_every_bug_can_be_planted():
+    """Where the code moved, nobody would notice that a bug is none any more."""
+    path = PATH.with_name("mutations.toml")
+    for bug in tomllib.loads(path.read_text(encoding="utf-8"))["bug"]:
+        text = (PATH.parents[1] / bug["file"]).read_text(encoding="utf-8")
+        assert text.count(bug["old"]) == 1, bug["what"]

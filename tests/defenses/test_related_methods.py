@@ -22,6 +22,7 @@ from leakbench.federation import Batch, Facts, Federation
 from leakbench.federation.evaluate import utility_scores
 from leakbench.models.stages import Stages
 from leakbench.record.folders import load
+from leakbench.results.cells import missing_text
 from leakbench.results.tables import collect
 
 SPLIT = {"split": "qua", "split_param": 3.0, "clients": 10, "model": "mlp", "width": 8, "dim": 8}
@@ -135,7 +136,7 @@ def test_what_is_rebuilt_from_ccvrs_means_is_not_measured_and_so_not_called_safe
     assert found.meta["hides"] is True
     assert api.attack(found, "decoder", network="linear").rows == []
     lines = collect([load(found.path)]).missing
-    said = {x.said for x in lines if x.attack == "decoder"}
+    said = {missing_text(x) for x in lines if x.attack == "decoder"}
     assert any("is no example of client" in reason for reason in said)
 
 

@@ -13,6 +13,7 @@ from leakbench.base.files import read_sealed
 from leakbench.record import placing
 from leakbench.record.folders import load
 from leakbench.results import units
+from leakbench.results.cells import missing_text
 
 GOOD, BAD = [1.0] * 10, [0.0] * 10
 
@@ -85,7 +86,7 @@ def test_one_that_was_killed_in_between_is_not_complete_and_says_so(tmp_path, mo
     (setting,) = group([load(run)])
     lacking.not_there(setting)
     assert units.of_run(load(run)) == []
-    assert [m.said for m in lacking.missing if not m.metric] == [
+    assert [missing_text(m) for m in lacking.missing if not m.metric] == [
         "not finished (status being replaced): run the same command again"
     ]
 

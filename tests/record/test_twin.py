@@ -103,8 +103,9 @@ def test_the_installed_code_is_asked_by_seed(plain):
     assert not case.trains_as(None, 0)
 
 
-def test_where_the_data_are_not_here_nothing_is_known(monkeypatch, plain):
+def test_where_the_data_are_not_here_nothing_is_known(tmp_path, monkeypatch, plain):
     """And none are fetched for it."""
+    monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path))
     monkeypatch.setattr(Task, "load", lambda self: pytest.fail("data were looked for"))
     case = plan(RECIPE, "smoke")[0]
     assert not replace(case, setup=replace(SETUP, needs="mnist")).trains_as(plain, 0)
