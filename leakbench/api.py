@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from leakbench.base.reason import Reason
     from leakbench.gate.outcome import CheckResult
     from leakbench.gate.row import GateRow
     from leakbench.gate.terms import Terms
@@ -384,14 +385,15 @@ def check(
     """
     from leakbench.gate import baseline as _baseline
     from leakbench.gate import gate
+    from leakbench.words.outcomes import with_words
 
     then = _baseline.Baseline(())
     usual = baseline is not None and Path(baseline) == Path(DEFAULT_BASELINE)
     if baseline is not None and not (usual and limits and not Path(baseline).exists()):
         then = _baseline.load(Path(baseline))
-    rows, unfinished = _gated(runs)
+    rows, undone = _gated(runs)
     asked: dict[str, Any] = {"named": named, "limits": limits, "allow_new": allow_new}
-    return gate.check(rows, then, **asked, terms=terms, unfinished=unfinished)
+    return with_words(gate.check(rows, then, **asked, terms=terms, undone=undone))
 
 
 def ci(
@@ -482,24 +484,25 @@ def update(
     """
     from leakbench.gate import baseline as _baseline
     from leakbench.gate.update import update as _update
+    from leakbench.words.outcomes import with_words
 
     path = Path(baseline)
     then = _baseline.load(path) if path.exists() else None
-    rows, unfinished = _gated(runs)
+    rows, undone = _gated(runs)
     asked: dict[str, Any] = {"accept": accept, "named": named, "limits": limits, "looks": looks}
-    fresh, result = _update(rows, then, **asked, terms=terms, unfinished=unfinished)
+    fresh, result = _update(rows, then, **asked, terms=terms, undone=undone)
     if fresh is not None:
         _baseline.save(path, fresh)
-    return result
+    return with_words(result)
 
 
-def _gated(runs: Runs | Tables) -> tuple[list[GateRow], list[str]]:
+def _gated(runs: Runs | Tables) -> tuple[list[GateRow], list[Reason]]:
     """What a baseline holds, and the runs that give nothing; which attacks fit is not asked."""
-    from leakbench.gate.rows import gate_rows, unfinished
+    from leakbench.gate.rows import gate_rows, undone_runs
     from leakbench.results.tables import Tables, collect
 
     read = runs if isinstance(runs, Tables) else collect(_found(runs))
-    return gate_rows(read.settings), unfinished(read.settings)
+    return gate_rows(read.settings), undone_runs(read.settings)
 
 
 def _found(runs: Runs) -> list[Run]:

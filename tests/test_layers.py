@@ -35,7 +35,7 @@ BELOW = {
     "results": ("base", "statistics", "federation", "record", "scoring"),
     "gate": ("base", "statistics", "record", "scoring", "results"),
     "judging": ("base", "statistics", "results"),
-    "words": ("base", "results", "judging"),
+    "words": ("base", "results", "gate", "judging"),
     "verifying": ("base", "federation", "record", "attacking", "scoring", "results"),
 }
 SCORED = tuple(room for room in BELOW if room not in ("tasks", "utilities"))

@@ -63,7 +63,6 @@ def test_no_module_reads_a_sentence(package):
 # A reason becomes a text at the edge: in a file, on a page, in a terminal.
 EDGES = ("leakbench/words/", "leakbench/reporting/", "leakbench/reproduce/", "leakbench/cli/")
 EDGES += ("reports/", "leakbench/results/cells.py", "leakbench/verifying/checks.py")
-EDGES += ("leakbench/gate/outcome_words.py",)
 
 
 def test_only_the_edges_turn_a_reason_into_a_text():

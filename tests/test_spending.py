@@ -41,7 +41,7 @@ class Check:
         more = tuple(range(len(seeds), ahead[0])) if ahead else ()
         state = "cannot tell" if ahead else "fine"
         one = Comparison(row.name, state, (), now=row, then=row, more=more)
-        return CheckResult(self.code if ahead else 0, (one.line,), (one,))
+        return CheckResult(self.code if ahead else 0, (one,))
 
 
 def spend(runs, check, budget, do=None):
@@ -137,6 +137,6 @@ def test_the_order_of_exit_codes(code, damaged, expected):
     from leakbench.gate.outcome import concluded
 
     failed = [Outcome("one", error="it failed", damaged=damaged)]
-    result = CheckResult(code, ())
+    result = CheckResult(code)
     assert concluded(result, failed) == replace(result, exit_code=expected)
     assert concluded(result, []) is result

@@ -50,7 +50,7 @@ Code = Literal[
     "stale_attack",
     "no_control",
 ]
-# Of a check: what a row or a limit comes to, which ``leakbench.gate.outcome_words`` says.
+# Of a check: what a row or a limit comes to, which ``leakbench.words.outcomes`` says.
 GateCode = Literal[
     # The numbers themselves.
     "worth",  # value: of a row that the baseline does not have
@@ -99,6 +99,47 @@ GateCode = Literal[
     "one_seed",
     "tables_alone",
 ]
+# Of a check as a whole, of `--update`, and of what a row of the baseline can see.
+CheckCode = Literal[
+    # Of the whole check.
+    "run_undone",  # run, failed: its status, "" where it is not finished
+    "empty_baseline",
+    "total",  # gated, rows and limits: {state: how many}
+    "other_setting",  # setting, changes
+    "hollow_baseline",
+    "no_baseline",
+    "all_at_ceiling",  # setting
+    # In what a SPEC holds a build to less.
+    "less_of",  # key, old, new
+    "row_ungated",  # row: a pattern
+    "limit_loosened",  # limit, now: "" where it was dropped
+    "margin_widened",  # row, old, new
+    "older_baseline",
+    "runs_committed",  # out: their folder
+    # Of an update.
+    "refused_limit",  # state, setting, limit, why: several ``Reason``
+    "limit_open",  # the same
+    "refused_worse",  # row, old, new, changes
+    "refused_less",  # row, of: a ``Reason``
+    "accept_all",  # rows
+    "seeds_left",  # seeds, had
+    "row_kept",  # row
+    "row_moved",  # row, old, new, accepted, changes, of: a ``Reason`` where nothing changed
+    "rows_unchanged",  # rows: how many
+    "more_or_fewer_seeds",  # now, then
+    "other_seeds",
+    "other_commits",  # old, new
+    "same_commit",
+    "looked_at",  # looks
+    "written",  # rows, kept, gated, rest: how many; attacks
+    # What a row can see.
+    "sees",  # row, what: a ``Reason``
+    "sees_nothing",  # setting, of, rows
+    "blind",  # of: a ``Reason``
+    "blind_at_ceiling",  # value
+    "sight_of_few",  # value, at_floor, seeds
+    "sight",  # the same, shown, left, need, enough
+]
 # An attack was run and gave no number.
 GONE: frozenset[Code] = frozenset(("failed", "unfinished", "unscored", "no_end"))
 
@@ -109,7 +150,7 @@ class Reason(Part):
     Of any code, ``seeds`` says that it holds in these alone.
     """
 
-    code: Code | GateCode
+    code: Code | GateCode | CheckCode
     facts: dict[str, Any] = Field(default_factory=dict)
     seeds: tuple[int, ...] = ()  # empty: in all of them
 
@@ -117,7 +158,7 @@ class Reason(Part):
         return hash((self.code, repr(self.facts), self.seeds))
 
 
-def reason(code: Code | GateCode, **facts: Any) -> Reason:
+def reason(code: Code | GateCode | CheckCode, **facts: Any) -> Reason:
     """One that holds in all seeds."""
     return Reason(code=code, facts=facts)
 

@@ -17,6 +17,7 @@ from leakbench.cli.check_output import CheckOutputs, show
 from leakbench.cli.console import Console, emit, emit_json
 
 if TYPE_CHECKING:
+    from leakbench.base.reason import Reason
     from leakbench.gate.outcome import CheckResult
     from leakbench.gate.terms import Terms
     from leakbench.record.folders import Run
@@ -31,7 +32,7 @@ class Asked:
 
     ``baseline``: its file; None: there is none, and limits alone are checked. ``undecided``,
     ``spend``: None where nothing was said. ``spec``: the SPEC.toml that made the runs, if any, and
-    ``terms`` what it asks for; ``softer``: in what that is less than it was, as far as the
+    ``terms`` what it asks for; ``less``: in what that is less than it was, as far as the
     baseline cannot tell.
     """
 
@@ -43,7 +44,7 @@ class Asked:
     looks: tuple[int, ...] = ()
     spec: Path | None = None
     terms: Terms | None = None
-    softer: tuple[str, ...] = ()
+    less: tuple[Reason, ...] = ()
     allow_new: bool = False
     undecided: str | None = None
     spend: int | None = None
@@ -100,6 +101,7 @@ class Gate:
         """Compare them with the baseline."""
         from leakbench import api
         from leakbench.results.tables import collect
+        from leakbench.words.outcomes import with_words
 
         asked = self.asked
         with self.console.busy("reading runs and comparing"):
@@ -113,7 +115,8 @@ class Gate:
                 allow_new=asked.allow_new,
                 terms=asked.terms,
             )
-        return replace(found, softer=tuple(dict.fromkeys([*asked.softer, *found.softer])))
+        less = tuple(dict.fromkeys([*asked.less, *found.less]))
+        return with_words(replace(found, less=less))
 
 
 def run(names: Sequence[str], asked: Asked, *, executor: Executor, console: Console) -> int:

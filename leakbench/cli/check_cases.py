@@ -42,9 +42,8 @@ class CheckCase:
 def cases_of(check: Check, undecided: Undecided = "fail") -> list[CheckCase]:
     """Every case; where the check did not pass, at least one of them did not."""
     cases = []
-    for text in check.unfinished:
-        # The path before the colon; what became of the run may change.
-        name = text.partition(": ")[0]
+    # By their folders: what became of a run may change.
+    for name, text in zip(check.undone, check.unfinished, strict=True):
         cases.append(_case(name, "runs", CheckLine("unfinished", text), undecided))
     for limit in check.limits:
         name = f"{limit.limit} on {limit.setting}"

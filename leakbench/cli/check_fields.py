@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from leakbench.gate.outcome_words import whole_reason
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
+from leakbench.words.outcomes import whole_reason
 
 SCHEMA = 1
 OUTCOMES = {0: "passed", 1: "failed"}

@@ -15,6 +15,7 @@ from leakbench.cli.check import Asked
 from leakbench.cli.console import Console
 
 if TYPE_CHECKING:
+    from leakbench.base.reason import Reason
     from leakbench.gate.terms import Terms
 
 NONE = "none"  # baseline = "none": limits alone
@@ -48,6 +49,7 @@ def run(
     """
     from leakbench.attacking.wanted import wanted_runs
     from leakbench.base.provenance import committed
+    from leakbench.base.reason import reason
 
     plan = options.read_spec(path)
     if not plan.defenses:
@@ -62,8 +64,8 @@ def run(
     made = making.make(wanted, out, executor.device(device), do=do, say=console.say)
     if not asked.update:
         # Whoever sends a pull request could have sent the runs that it is judged by.
-        came = (f"{out} is committed, so its runs may be anybody's",) * committed(out)
-        asked = replace(asked, softer=(*asked.softer, *came))
+        came = (reason("runs_committed", out=str(out)),) * committed(out)
+        asked = replace(asked, less=(*asked.less, *came))
         return check.checked(
             made.runs, asked, executor=executor, console=console, failed=made.failed
         )
@@ -94,7 +96,7 @@ def settled(asked: Asked, table: Mapping[str, Any], path: Path, seeds: Sequence[
         asked, spec=path, baseline=baseline, named=(*given.get("gate", ()), *asked.named)
     )
     terms = _terms(given, path, seeds)
-    asked = replace(asked, terms=terms, softer=_left(terms, path))
+    asked = replace(asked, terms=terms, less=_left(terms, path))
     if asked.update:
         asked = replace(asked, looks=asked.looks or tuple(given.get("looks", ())))
         asked.refuse()
@@ -129,7 +131,7 @@ def _terms(given: Mapping[str, Any], path: Path, seeds: Sequence[int]) -> Terms:
     return Terms.build({**known, **about}, f"{path}, ci")
 
 
-def _left(terms: Terms, path: Path) -> tuple[str, ...]:
+def _left(terms: Terms, path: Path) -> tuple[Reason, ...]:
     """In what a SPEC that names another baseline is held to less than by the usual one beside it.
 
     Raises:

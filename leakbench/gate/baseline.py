@@ -20,6 +20,7 @@ from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_json, write_bytes
 from leakbench.base.meaning import Meaning
 from leakbench.base.plain_text import plain_text
+from leakbench.base.reason import Reason, reason
 from leakbench.base.spec import canonical
 from leakbench.gate import units_file
 from leakbench.gate.bounds import impossible
@@ -30,10 +31,6 @@ from leakbench.gate.sketch import Sketch, sketch
 from leakbench.gate.terms import Terms
 
 BASELINE_SCHEMA = 2
-OLDER = (
-    "the baseline has the form of schema 1, which binds no scores and notes neither margins nor"
-    " what a SPEC asked; write it again with --update"
-)
 _DIGITS = 6
 _SAME = (  # of all rows of a setting, as a rule
     *("called", "task", "defense", "defense_params", "wrappers", "setting", "record"),
@@ -49,7 +46,7 @@ class Baseline:
 
     ``limits``: texts such as "p_leak<=0.2", held at every check. ``looks``: after how many seeds a
     row may be looked at; none: once, at whatever there is. ``terms``: what the SPEC asked for when
-    it was written, where a SPEC asked. ``unbound``: what it cannot say of itself, a clause each,
+    it was written, where a SPEC asked. ``unbound``: what it cannot say of itself,
     for it has the form of an older leakbench. ``hollow``: a file that has no rows was read, so that
     nothing can be told by it; False where there is no baseline.
     """
@@ -58,7 +55,7 @@ class Baseline:
     limits: tuple[str, ...] = ()
     looks: tuple[int, ...] = ()
     terms: Terms | None = None
-    unbound: tuple[str, ...] = ()
+    unbound: tuple[Reason, ...] = ()
     hollow: bool = False
 
     @property
@@ -164,7 +161,8 @@ def _read(path: Path, value: Mapping[str, Any]) -> Baseline:
     for limit in terms.limits if terms else ():
         parse(limit)
     found = Baseline.of(rows, limits, looks, terms)
-    return found if "settings" in value or not rows else replace(found, unbound=(OLDER,))
+    older = (reason("older_baseline"),) if rows and "settings" not in value else ()
+    return replace(found, unbound=older)
 
 
 def _listed(value: Mapping[str, Any], key: str) -> list[Any]:

@@ -35,8 +35,6 @@ from leakbench.gate.outcome import (
     ORDER,
     CheckResult,
     Comparison,
-    Kept,
-    LimitOutcome,
     State,
 )
 from leakbench.gate.row import GateRow
@@ -55,7 +53,7 @@ def check(
     limits: Sequence[str] = (),
     allow_new: bool = False,
     terms: Terms | None = None,
-    unfinished: Sequence[str] = (),
+    undone: Sequence[Reason] = (),
 ) -> CheckResult:
     """Compare the rows of these runs with the baseline's.
 
@@ -67,18 +65,17 @@ def check(
         limits: texts such as "p_leak<=0.2", beside the baseline's own.
         allow_new: rows that the baseline does not have may pass.
         terms: what a SPEC asks for; None: no SPEC does.
-        unfinished: runs that have no rows because they failed or are not finished, in words.
+        undone: runs that have no rows because they failed or are not finished.
 
     Raises:
         UsageError: a name fits no row, a limit speaks of none, or two rows or settings now have one
             name.
     """
-    undone = tuple(f"{'cannot tell':13} {said}" for said in unfinished)
     limits = merged(then.limits, limits)
     less = (*(softer(terms, then.terms) if terms else ()), *then.unbound)
     if not then.rows and not limits:
-        empty = "cannot tell: the baseline has no rows. Write them with --update."
-        return CheckResult(CANNOT_TELL, (*undone, empty), unfinished=tuple(unfinished), softer=less)
+        empty = (reason("empty_baseline"),)
+        return CheckResult(CANNOT_TELL, undone=tuple(undone), said=empty, less=less)
     both = matched(now, then.rows)
     here, there = both.here, both.there
     known_names(named, here | there)
@@ -102,53 +99,37 @@ def check(
         or (count["new"] and not allow_new)
     ):
         code = CANNOT_TELL
+    counted = {s: count[s] for s in ORDER if count[s]}
+    total = reason("total", gated=len(gated), rows=counted, limits=dict(sorted(kept.items())))
     return CheckResult(
         code,
-        (*undone, *_lines(rows, told), _total(gated, count, kept)),
         tuple(rows),
-        tuple(unfinished),
         told,
-        tuple(_notes(rows, then, both)),
-        (*less, *widened(there.values())),
+        undone=tuple(undone),
+        said=(total,),
+        noted=tuple(_noted(rows, then, both)),
+        less=(*less, *widened(there.values())),
     )
 
 
-def _lines(rows: Sequence[Comparison], limits: Sequence[LimitOutcome]) -> list[str]:
-    urgent = [o.line for o in limits if o.state != "kept"]
-    return [*urgent, *(r.line for r in rows), *(o.line for o in limits if o.state == "kept")]
-
-
-def _total(gated: Sequence[str], count: Counter[State], kept: Counter[Kept]) -> str:
-    counts = ", ".join(f"{count[s]} {s}" for s in ORDER if count[s])
-    total = f"{len(gated)} rows gated: {counts or 'the baseline has no gated row'}"
-    held_to = ", ".join(f"{n} {state}" for state, n in sorted(kept.items()))
-    return f"{total}; limits: {held_to}" if held_to else total
-
-
-def _notes(rows: Sequence[Comparison], then: Baseline, both: Matched) -> list[str]:
+def _noted(rows: Sequence[Comparison], then: Baseline, both: Matched) -> list[Reason]:
     """What is said of the whole."""
     out = []
     told = {r.then.label for r in rows if r.then is not None and r.state != "fine"}
     for label, changes in both.changes.items():
         if changes and label not in told:  # else a line says it
-            out.append(f"{label} is another setting than in the baseline: {', '.join(changes)}")
+            out.append(reason("other_setting", setting=label, changes=tuple(changes)))
     if then.hollow:
-        out.append(
-            "the baseline has no rows, so these runs are held to the limits alone; write them with"
-            " --update"
-        )
+        out.append(reason("hollow_baseline"))
     elif not then.rows:
-        out.append("no baseline: these runs are held to the limits alone")
+        out.append(reason("no_baseline"))
     of: dict[str, list[Comparison]] = {}
     for r in rows:
         if r.then is not None and not r.then.is_utility:
             of.setdefault(r.then.label, []).append(r)
     for setting, own in of.items():
         if all(r.then is not None and end_of(r.then) == "ceiling" for r in own):
-            out.append(
-                f"{setting}: every gated leakage was at its ceiling in the baseline, so that no"
-                " change can leak more by this gate; gate a row with room, with --gate"
-            )
+            out.append(reason("all_at_ceiling", setting=setting))
     return out
 
 

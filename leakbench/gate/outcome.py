@@ -1,4 +1,4 @@
-"""What `leakbench check` found, as values; the words are in ``leakbench.gate.outcome_words``."""
+"""What `leakbench check` found, as values; ``leakbench.words.outcomes`` says them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Literal
 from leakbench.base.errors import PartFailed, UsageError
 from leakbench.base.jobs import Outcome
 from leakbench.base.reason import Reason
-from leakbench.gate.outcome_words import whole_reason
 from leakbench.gate.row import GateRow
 
 FINE, LEAKS_MORE, CANNOT_TELL = 0, 1, 3  # exit codes
@@ -29,7 +28,7 @@ class Comparison:
     ``end``: it stood at its ceiling (it cannot get worse) or at its floor in the baseline.
     ``seeds``: about how many on each side would settle what cannot be told. ``more``: the seeds to
     train for the next look at it; none where seeds do not help or the looks are used up.
-    ``look``: of how many seeds now it was judged.
+    ``look``: of how many seeds now it was judged. ``reason``: ``why`` in one sentence.
     """
 
     name: str
@@ -45,17 +44,7 @@ class Comparison:
     end: Literal["", "ceiling", "floor"] = ""
     more: tuple[int, ...] = ()
     look: int | None = None
-
-    @property
-    def reason(self) -> str:
-        """``why`` in one sentence."""
-        return whole_reason(self.why)
-
-    @property
-    def line(self) -> str:
-        """One line for the terminal."""
-        told = f" ({', '.join(self.changes)})" if self.changes else ""
-        return f"{self.state:13} {self.name}{told}: {self.reason}"
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +52,8 @@ class LimitOutcome:
     """What is said of one limit (`p_leak<=0.2`) on one setting: its worst row decides.
 
     ``value``, ``low``, ``high``: that row's number, with one-sided limits at the level that the
-    limit is judged with. ``rows``: how many rows were held against it.
+    limit is judged with. ``rows``: how many rows were held against it. ``reason``: ``why`` in one
+    sentence.
     """
 
     limit: str
@@ -77,32 +67,32 @@ class LimitOutcome:
     row: GateRow | None = None
     rows: int = 0
     more: tuple[int, ...] = ()
-
-    @property
-    def reason(self) -> str:
-        """``why`` in one sentence."""
-        return whole_reason(self.why)
-
-    @property
-    def line(self) -> str:
-        """One line for the terminal."""
-        return f"{self.state:13} {self.setting}: {self.limit}: {self.reason}"
+    reason: str = ""
 
 
 @dataclass(frozen=True)
 class CheckResult:
     """What `check` or `update` found, and the rows behind it.
 
-    ``lines``: one for each row and limit, the most urgent first. ``notes``: what is said of the
-    whole, such as that there is no baseline. ``unfinished``: runs without rows, in words.
-    ``softer``: in what the SPEC holds a build to less than when the baseline was written.
+    ``undone``: runs without rows. ``said``: what else there is to say, a line each. ``noted``: what
+    is said of the whole, such as that there is no baseline. ``less``: in what the SPEC holds a
+    build to less than when the baseline was written. ``updates``: of `update`, which tells of rows
+    by what it says alone.
+
+    In words, which ``leakbench.words.outcomes.with_words`` adds: ``lines``, one for each row and
+    limit, the most urgent first; ``unfinished``, ``notes`` and ``softer``.
     """
 
     exit_code: int
-    lines: tuple[str, ...]
     rows: tuple[Comparison, ...] = ()
-    unfinished: tuple[str, ...] = ()
     limits: tuple[LimitOutcome, ...] = ()
+    undone: tuple[Reason, ...] = ()
+    said: tuple[Reason, ...] = ()
+    noted: tuple[Reason, ...] = ()
+    less: tuple[Reason, ...] = ()
+    updates: bool = False
+    lines: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     softer: tuple[str, ...] = ()
 

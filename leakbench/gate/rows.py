@@ -13,6 +13,7 @@ from typing import Any
 
 from leakbench.base.files import SCHEMA, all_inside, digest, inside
 from leakbench.base.meaning import Meaning
+from leakbench.base.reason import Reason, reason
 from leakbench.base.spec import canonical
 from leakbench.gate.row import UTILITY, GateRow
 from leakbench.record import origin
@@ -43,15 +44,14 @@ def gate_rows(settings: Iterable[Setting]) -> list[GateRow]:
     return out
 
 
-def unfinished(settings: Iterable[Setting]) -> list[str]:
-    """A line for every run that failed or is not finished, and so has no rows."""
+def undone_runs(settings: Iterable[Setting]) -> list[Reason]:
+    """Every run that failed or is not finished, and so has no rows."""
     others = [run for setting in settings for run in setting.others]
-    return [f"{run.path}: {_state(run)}" for run in sorted(others, key=lambda r: str(r.path))]
-
-
-def _state(run: Run) -> str:
-    what = "not finished" if run.failure is None else run.status
-    return f"{what}; train it again, or leave it out of what is checked"
+    out = []
+    for run in sorted(others, key=lambda r: str(r.path)):
+        failed = "" if run.failure is None else run.status
+        out.append(reason("run_undone", run=str(run.path), failed=failed))
+    return out
 
 
 class _Truth:

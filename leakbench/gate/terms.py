@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pydantic import Field
 
 from leakbench.base.errors import UsageError
+from leakbench.base.reason import Reason, reason
 from leakbench.base.spec import Spec
 from leakbench.gate.bounds import ROUNDING
 from leakbench.gate.limits import parse
@@ -30,32 +31,31 @@ class Terms(Spec):
     allow_new: bool = False
 
 
-def softer(now: Terms, then: Terms | None) -> tuple[str, ...]:
-    """In what a build is held to less than when the baseline was written, a clause each.
+def softer(now: Terms, then: Terms | None) -> tuple[Reason, ...]:
+    """In what a build is held to less than when the baseline was written.
 
     ``then``: None where the baseline does not say, which then is what holds unless said otherwise.
     """
     old = then or Terms()
+    less = {
+        "baseline": then is not None and old.baseline != now.baseline,
+        "undecided": old.undecided != now.undecided == "warn",
+        "allow_new": now.allow_new and not old.allow_new,
+        "spend": now.spend < old.spend,
+        "seeds": not set(old.seeds) <= set(now.seeds),
+    }
     out = []
-    if then and old.baseline != now.baseline:
-        out.append(f"baseline {old.baseline!r} -> {now.baseline!r}")
-    if old.undecided != now.undecided == "warn":
-        out.append(f"undecided {old.undecided!r} -> 'warn'")
-    if now.allow_new and not old.allow_new:
-        out.append("allow_new false -> true")
-    if now.spend < old.spend:
-        out.append(f"spend {old.spend} -> {now.spend}")
-    if not set(old.seeds) <= set(now.seeds):
-        out.append(f"seeds {_listed(old.seeds)} -> {_listed(now.seeds)}")
-    out += [f"gate {pattern!r} dropped" for pattern in old.gate if pattern not in now.gate]
-    out += [_loosened(limit, now.limits) for limit in old.limits]
-    return tuple(filter(None, out))
+    for key in [key for key, is_less in less.items() if is_less]:
+        out.append(reason("less_of", key=key, old=getattr(old, key), new=getattr(now, key)))
+    out += [reason("row_ungated", row=pattern) for pattern in old.gate if pattern not in now.gate]
+    loosened = (_loosened(limit, now.limits) for limit in old.limits)
+    return (*out, *(why for why in loosened if why))
 
 
-def _loosened(old: str, now: Sequence[str]) -> str:
+def _loosened(old: str, now: Sequence[str]) -> Reason | None:
     """What became of a limit, where nothing as strict stands in its place."""
     if old in now:
-        return ""
+        return None
     was, others = parse(old), []
     for text in now:
         try:
@@ -64,11 +64,11 @@ def _loosened(old: str, now: Sequence[str]) -> str:
             continue
     same = [x for x in others if (x.rows, x.sign) == (was.rows, was.sign)]
     if any(was.over(x.most) <= 0 for x in same):
-        return ""
-    return f"limit {old} -> {same[0].text}" if same else f"limit {old} dropped"
+        return None
+    return reason("limit_loosened", limit=old, now=same[0].text if same else "")
 
 
-def widened(rows: Iterable[GateRow]) -> tuple[str, ...]:
+def widened(rows: Iterable[GateRow]) -> tuple[Reason, ...]:
     """Whose margin is wider than it was written, or than the metric of the runs takes, each.
 
     Whoever edits one file of a baseline edits both: only what the runs say is out of reach.
@@ -78,9 +78,5 @@ def widened(rows: Iterable[GateRow]) -> tuple[str, ...]:
         known = (row.written, None if row.meaning is None else row.meaning.matters)
         usual = min((m for m in known if m is not None), default=math.inf)
         if row.allowed is not None and row.allowed > usual * (1 + ROUNDING):
-            out.append(f"margin of {row.name} {usual:g} -> {row.allowed:g}")
+            out.append(reason("margin_widened", row=row.name, old=usual, new=row.allowed))
     return tuple(out)
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    return ", ".join(map(str, seeds)) or "none"

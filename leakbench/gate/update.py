@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from leakbench.base.errors import UsageError
-from leakbench.base.reason import Reason
+from leakbench.base.reason import Reason, reason
 from leakbench.gate.attackers import lost, other_attack
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.bounds import ROUNDING
@@ -28,7 +29,6 @@ from leakbench.gate.gate import check, fits, known_names
 from leakbench.gate.limits import merged
 from leakbench.gate.looks import default_looks
 from leakbench.gate.outcome import CANNOT_TELL, FINE, LEAKS_MORE, CheckResult, LimitOutcome
-from leakbench.gate.outcome_words import whole_reason
 from leakbench.gate.power import foreseen
 from leakbench.gate.row import GateRow
 from leakbench.gate.row_names import Matched, labelled, matched
@@ -52,7 +52,7 @@ def update(
     limits: Sequence[str] = (),
     looks: Sequence[int] = (),
     terms: Terms | None = None,
-    unfinished: Sequence[str] = (),
+    undone: Sequence[Reason] = (),
 ) -> tuple[Baseline | None, CheckResult]:
     """The new baseline, or None where a gated row would be worse and is not accepted.
 
@@ -71,14 +71,13 @@ def update(
         limits: texts such as "p_leak<=0.2", added to the file's.
         looks: after how many seeds a row may be looked at; none: the file's, or by the seeds.
         terms: what a SPEC asks for, noted in the file; None: as it is there.
-        unfinished: runs that have no rows, in words.
+        undone: runs that have no rows.
 
     Raises:
         UsageError: there is nothing to write, a name fits no row, or two rows have the same name.
     """
-    if unfinished:
-        undone = tuple(f"{'refused':13} {said}" for said in unfinished)
-        return None, CheckResult(CANNOT_TELL, undone, unfinished=tuple(unfinished))
+    if undone:
+        return None, CheckResult(CANNOT_TELL, undone=tuple(undone), updates=True)
     old = then or Baseline(())
     if not now:
         raise UsageError(
@@ -92,11 +91,10 @@ def update(
     worse = _worse(both, verdict, asked)
     refused = [*_beyond(verdict), *worse.values()]
     if len(worse) > 1:
-        accepts = " ".join(f"--accept {name}" for name in worse)
-        refused.append(f"{'':13} If all of that is meant: --update {accepts}")
+        refused.append(reason("accept_all", rows=tuple(worse)))
     rows_then = () if verdict is None else verdict.rows
     if refused:
-        return None, CheckResult(LEAKS_MORE, tuple(refused), rows_then)
+        return None, CheckResult(LEAKS_MORE, rows_then, said=tuple(refused), updates=True)
     rows = []
     for name, row in both.here.items():
         before = both.there.get(name, row)
@@ -112,63 +110,48 @@ def update(
     seen = [r for r in fresh.rows if r.gated and r.name not in stayed]
     said = (
         *_moves(both, asked),
-        *(f"kept          {r.name}: not among these runs; --accept drops it" for r in kept),
+        *(reason("row_kept", row=r.name) for r in kept),
         *foreseen(seen),
-        *_looked(fresh.looks),
+        reason("looked_at", looks=tuple(fresh.looks)),
         *_open(verdict),
         _written(rows, kept),
     )
-    return fresh, CheckResult(FINE, said, rows_then)
+    return fresh, CheckResult(FINE, rows_then, said=said, updates=True)
 
 
-def _written(rows: Sequence[GateRow], kept: Sequence[GateRow]) -> str:
+def _written(rows: Sequence[GateRow], kept: Sequence[GateRow]) -> Reason:
     """How many rows, and which of them gate."""
     gated = [r for r in (*rows, *kept) if r.gated]
-    names = ", ".join(sorted({r.attack for r in gated})) or "none is named"
+    attacks = tuple(sorted({r.attack for r in gated}))
     rest = len(rows) + len(kept) - len(gated)
-    return (
-        f"{len(rows)} rows written, {len(kept)} kept: {len(gated)} gate ({names}), {rest} stand"
-        " there to be read, and gate where --gate names them"
-    )
-
-
-def _looked(looks: Sequence[int]) -> list[str]:
-    """When rows will be looked at; with one look seeds cannot be spent on what is undecided."""
-    if len(looks) > 1:
-        return [f"looks         after {', '.join(map(str, looks))} seeds"]
-    return [
-        "looks         once: a baseline of eight seeds or more lets a build spend seeds on what it"
-        " cannot tell"
-    ]
+    counts = {"rows": len(rows), "kept": len(kept), "gated": len(gated), "rest": rest}
+    return reason("written", **counts, attacks=attacks)
 
 
 def _looks(rows: Sequence[GateRow]) -> tuple[int, ...]:
     return default_looks(min(len(r.scores) for r in rows))
 
 
-def _open(verdict: CheckResult | None) -> list[str]:
+def _open(verdict: CheckResult | None) -> list[Reason]:
     """The limits of which it cannot be told whether these runs keep them."""
     told: Sequence[LimitOutcome] = () if verdict is None else verdict.limits
-    return [f"{o.state:13} {o.setting}: {o.limit}: {o.reason}" for o in told if o.state != "kept"]
+    return [reason("limit_open", **_about(o)) for o in told if o.state != "kept"]
 
 
-def _beyond(verdict: CheckResult | None) -> list[str]:
+def _beyond(verdict: CheckResult | None) -> list[Reason]:
     """The limits that these runs do not keep: a baseline is no way around them."""
     told: Sequence[LimitOutcome] = () if verdict is None else verdict.limits
-    out = []
-    for o in told:
-        if o.state == "breached":
-            out.append(
-                f"refused       {o.setting}: {o.limit} is breached by {o.reason}. If that is meant,"
-                " change the limit"
-            )
-    return out
+    return [reason("refused_limit", **_about(o)) for o in told if o.state == "breached"]
 
 
-def _worse(both: Matched, verdict: CheckResult | None, asked: _Asked) -> dict[str, str]:
-    """What is said of each gated row that would be worse, or say less, and that nobody accepted."""
+def _about(o: LimitOutcome) -> dict[str, Any]:
+    return {"state": o.state, "setting": o.setting, "limit": o.limit, "why": o.why}
+
+
+def _worse(both: Matched, verdict: CheckResult | None, asked: _Asked) -> dict[str, Reason]:
+    """Each gated row that would be worse, or say less, and that nobody accepted, and why."""
     judged = {} if verdict is None else {r.name: r for r in verdict.rows}
-    lines = {}
+    out = {}
     for name in sorted(both.there.keys() & both.here.keys()):
         now, then = both.here[name], both.there[name]
         if not (then.gated or fits(name, asked.named)) or fits(name, asked.accept):
@@ -176,26 +159,24 @@ def _worse(both: Matched, verdict: CheckResult | None, asked: _Asked) -> dict[st
         sure = name in judged and judged[name].state in ("leaks more", "loses utility")
         before = then.value if then.accepted is None else then.accepted
         since = then.model_copy(update={"value": before})
-        meant = f"If that is meant: --update --accept {name}"
         if sure or moved(now, since) > (then.allowed or 0) / 2:
-            move = f"{before:.4g} -> {now.value:.4g}{_because(now, then, both)}"
-            lines[name] = f"refused       {name}: {move} is worse than the baseline. {meant}"
+            sides = {"old": before, "new": now.value, "changes": both.changes.get(then.label, ())}
+            out[name] = reason("refused_worse", row=name, **sides)
         elif less := _says_less(name, both, asked.accept):
-            lines[name] = f"refused       {name}: {less}. {meant}"
-    return lines
+            out[name] = reason("refused_less", row=name, of=less)
+    return out
 
 
-def _says_less(name: str, both: Matched, accept: Sequence[str]) -> str:
-    """Of how many seeds, units or attacks fewer the row would be, or nothing."""
+def _says_less(name: str, both: Matched, accept: Sequence[str]) -> Reason | None:
+    """Of how many seeds, units or attacks fewer the row would be."""
     now, then = both.here[name], both.there[name]
     seeds, had = len(now.scores), len(then.scores)
     if seeds < had:
-        return f"{seeds} of {had} seeds would be left of it"
+        return reason("seeds_left", seeds=seeds, had=had)
     fewer = None if then.is_utility else fewer_units(now, then)
     accepted = [n for n in both.there if fits(n, accept)]
     why = fewer or _known_less(now, then)
-    why = why or lost(then, both.here, both.there, accepted, both.swapped)
-    return whole_reason([why]) if why else ""
+    return why or lost(then, both.here, both.there, accepted, both.swapped)
 
 
 def _known_less(now: GateRow, then: GateRow) -> Reason | None:
@@ -215,8 +196,8 @@ def _accepted(row: GateRow, before: GateRow, *, named: bool) -> float | None:
     return None if named or moved(row, since) <= ROUNDING * max(abs(known), 1.0) else known
 
 
-def _moves(both: Matched, asked: _Asked) -> list[str]:
-    """A line for every gated row that is another than before, and why."""
+def _moves(both: Matched, asked: _Asked) -> list[Reason]:
+    """Every gated row that is another than before, and why."""
     out, same = [], 0
     for name, now in sorted(both.here.items()):
         then = both.there.get(name)
@@ -225,32 +206,20 @@ def _moves(both: Matched, asked: _Asked) -> list[str]:
         if unchanged(now, then) or nearly(now, then):
             same += 1
             continue
-        accepted = " (accepted)" if fits(name, asked.accept) else ""
-        why = _because(now, then, both) or ": " + _otherwise(now, then, both)
-        out.append(f"moved         {name}: {then.value:.4g} -> {now.value:.4g}{accepted}{why}")
-    return out + [f"{same} rows unchanged"] * bool(same)
+        changes = both.changes.get(then.label, ())
+        about = {"old": then.value, "new": now.value, "accepted": fits(name, asked.accept)}
+        of = None if changes else _otherwise(now, then, both)
+        out.append(reason("row_moved", row=name, **about, changes=changes, of=of))
+    return out + [reason("rows_unchanged", rows=same)] * bool(same)
 
 
-def _because(now: GateRow, then: GateRow, both: Matched) -> str:
-    """What of the setting changed, as in " (sigma 0.3 -> 0.1)"."""
-    told = both.changes.get(then.label, ())
-    return f" ({', '.join(told)})" if told else ""
-
-
-def _otherwise(now: GateRow, then: GateRow, both: Matched) -> str:
+def _otherwise(now: GateRow, then: GateRow, both: Matched) -> Reason:
     """Why a row moved whose setting is the same."""
     if why := blocked(now, then) or other_attack(now, then, both):
-        return whole_reason([why])
+        return why
     if len(now.scores) != len(then.scores):
-        return f"of {len(now.scores)} seeds, and before of {len(then.scores)}"
+        return reason("more_or_fewer_seeds", now=len(now.scores), then=len(then.scores))
     if now.scores.keys() != then.scores.keys():
-        return "other seeds than before"
-    commits = [r.provenance.get("commit") or ["?"] for r in (then, now)]
-    if commits[0] != commits[1]:
-        old, new = (_short(of) for of in commits)
-        return f"other code made the runs ({old} -> {new})"
-    return "the same commit: an uncommitted change, other data, or another machine"
-
-
-def _short(commits: Sequence[object]) -> str:
-    return ", ".join(str(commit)[:7] for commit in commits)
+        return reason("other_seeds")
+    old, new = (tuple(r.provenance.get("commit") or ["?"]) for r in (then, now))
+    return reason("other_commits", old=old, new=new) if old != new else reason("same_commit")

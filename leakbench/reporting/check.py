@@ -10,7 +10,6 @@ from pathlib import Path
 
 from leakbench.base.printable_text import one_line
 from leakbench.gate.outcome import CheckResult, Comparison, LimitOutcome
-from leakbench.gate.outcome_words import kind_of_reason, short_reason
 from leakbench.gate.row import UTILITY, GateRow
 from leakbench.reporting.check_commands import Settling
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
@@ -18,6 +17,7 @@ from leakbench.reporting.check_lines import ALLOWED, UNDECIDED, WORST_FIRST, hea
 from leakbench.results.names import Method, setting_names
 from leakbench.results.number import ANY, CASCADE, END
 from leakbench.results.settings import Setting
+from leakbench.words.outcomes import kind_of_reason, short_reason
 
 ATTACKS = {CASCADE: "best real attacker", ANY: "worst case", UTILITY: "utility"}
 CHANGES = 3  # so many are told, the others counted
@@ -52,6 +52,7 @@ def check_of(
         rows=rows,
         limits=limits,
         unfinished=tuple(map(one_line, result.unfinished)),
+        undone=tuple(one_line(why.facts["run"]) for why in result.undone),
         notes=tuple(map(one_line, result.notes)),
         softer=softer,
         baseline="" if baseline is None else str(baseline),

@@ -107,3 +107,4 @@ class Check(Part):
     notes: tuple[str, ...] = ()
     softer: tuple[str, ...] = ()
     baseline: str = Field("", exclude=True)
+    undone: tuple[str, ...] = Field((), exclude=True)  # the folders of what is unfinished

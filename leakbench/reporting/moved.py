@@ -27,7 +27,6 @@ from leakbench.gate.comparison import (
     weaker,
 )
 from leakbench.gate.looks import levels_of_looks
-from leakbench.gate.outcome_words import since_reason
 from leakbench.gate.row import GateRow
 from leakbench.gate.row_names import labelled
 from leakbench.record.attack_code import STALE
@@ -35,6 +34,7 @@ from leakbench.results.names import setting_names
 from leakbench.statistics.differences import FEWEST_SEEDS, Difference, judge
 from leakbench.statistics.intervals import Estimate
 from leakbench.statistics.limits import Bound
+from leakbench.words.outcomes import since_reason
 
 Word = Literal[
     "leaks more",

@@ -146,7 +146,8 @@ class Setting(Part):
     def dead_because(self) -> Reason | None:
         """Why the first dead run is dead; None where none is."""
         told = [e.dead for e in self.evaluated if e.dead]
-        return told[0] if told else reason("marked_dead") if self.dead else None
+        marked = reason("marked_dead") if self.dead else None
+        return told[0] if told else marked
 
     @computed_field  # type: ignore[prop-decorator]
     @property

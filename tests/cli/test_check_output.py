@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.check_results import EVIL, ODD, compared, fine, found, limited, row, undecided
+from helpers.gate_rows import check as gate_check
 
 from leakbench.base.errors import UsageError
 from leakbench.base.reason import reason
@@ -15,7 +16,6 @@ from leakbench.cli.check_github import harmless, harmless_json
 from leakbench.cli.check_output import CheckOutputs, show
 from leakbench.cli.console import Console
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.gate import check as gate_check
 from leakbench.reporting.check import check_of
 
 MIXED = found(

@@ -4,13 +4,13 @@ import hashlib
 import json
 
 import pytest
-from helpers.gate_rows import row, scores, utility
+from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base.errors import BrokenFile
-from leakbench.gate.baseline import OLDER, Baseline, load, save
-from leakbench.gate.gate import check
+from leakbench.base.reason import reason
+from leakbench.gate.baseline import Baseline, load, save
 from leakbench.gate.terms import Terms, softer
-from leakbench.gate.update import update
+from leakbench.words.outcomes import whole_reason
 
 ROWS = [
     row(called="release", flags=["few_units"], floor=0.1, clusters={"client/1": "a"}),
@@ -24,6 +24,10 @@ ROWS = [
         probe=True,
     ),
 ]
+
+
+def softened(now, then):
+    return tuple(whole_reason([why]) for why in softer(now, then))
 
 
 @pytest.fixture
@@ -248,16 +252,16 @@ def test_a_spec_that_asks_for_less_than_the_baseline_noted_is_said(tmp_path, cha
     then = load(path)
     assert then.terms == TERMS
     now = TERMS.model_copy(update=change)
-    assert list(softer(now, then.terms)) == told
+    assert list(softened(now, then.terms)) == told
     assert check(ROWS, then, terms=now).softer == tuple(told)
 
 
 def test_without_a_note_what_a_spec_softens_is_said_all_the_same():
-    assert softer(Terms(undecided="warn", allow_new=True), None) == (
+    assert softened(Terms(undecided="warn", allow_new=True), None) == (
         "undecided 'fail' -> 'warn'",
         "allow_new false -> true",
     )
-    assert softer(TERMS, None) == ()
+    assert softened(TERMS, None) == ()
 
 
 def test_a_margin_that_was_widened_by_hand_is_said(path):
@@ -305,7 +309,7 @@ def test_a_baseline_of_schema_1_says_so_first(tmp_path):
     flat = [r.parameters() for r in ROWS]
     path.write_text(json.dumps({"schema": 1, "rows": flat, "metrics": {}}))
     then = load(path)
-    assert check(ROWS, then).softer == (OLDER,)
+    assert check(ROWS, then).softer == (whole_reason([reason("older_baseline")]),)
     fresh, _ = update(ROWS, then)
     save(path, fresh)
     assert check(ROWS, load(path)).softer == ()

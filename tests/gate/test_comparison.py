@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers.gate_rows import row, scores, utility
+from helpers.gate_rows import check, row, scores, utility
 from scipy.stats import beta
 from scipy.stats import t as student
 
@@ -28,7 +28,6 @@ from leakbench.gate.comparison import (
     unchanged,
     weaker,
 )
-from leakbench.gate.gate import check
 from leakbench.gate.limits import Limit, held, parse
 from leakbench.gate.outcome import CheckResult, concluded
 from leakbench.gate.row_names import Matched, changed_attack, changed_parameters, labelled
@@ -269,8 +268,8 @@ def test_how_far_beyond_a_limit():
 )
 def test_what_failed_goes_before_what_is_fine_and_after_what_leaks(code, damaged, end):
     failed = [Outcome("a", error="it failed.", damaged=damaged)]
-    assert concluded(CheckResult(code, ()), failed).exit_code == end
-    assert concluded(CheckResult(code, ()), []).exit_code == code
+    assert concluded(CheckResult(code), failed).exit_code == end
+    assert concluded(CheckResult(code), []).exit_code == code
 
 
 @pytest.mark.parametrize(("tensors", "apart", "near"), [(4, 1.99e-4, True), (4, 2.01e-4, False)])

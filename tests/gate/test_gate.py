@@ -3,13 +3,11 @@
 import json
 
 import pytest
-from helpers.gate_rows import row, scores, utility
+from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.gate.baseline import Baseline, load, save
-from leakbench.gate.gate import check
 from leakbench.gate.row import GateRow
-from leakbench.gate.update import update
 from leakbench.statistics.differences import compare
 
 

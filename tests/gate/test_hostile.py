@@ -3,12 +3,10 @@
 import json
 
 import pytest
-from helpers.gate_rows import row, scores, utility
+from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base.errors import BrokenFile
 from leakbench.gate.baseline import Baseline, load, save
-from leakbench.gate.gate import check
-from leakbench.gate.update import update
 
 LOOKS = (5, 8, 12, 20)
 

@@ -1,13 +1,11 @@
 """`--limit`: breached, kept, cannot tell, and what is refused."""
 
 import pytest
-from helpers.gate_rows import row, scores, utility
+from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base.errors import UsageError
 from leakbench.gate.baseline import Baseline, load, save
-from leakbench.gate.gate import check
 from leakbench.gate.limits import parse
-from leakbench.gate.update import update
 
 NOTHING = Baseline(())
 

@@ -1,13 +1,11 @@
 """Looks: which seeds they use, that they keep the level, and which seeds are to be trained next."""
 
 import pytest
-from helpers.gate_rows import row, scores, utility
+from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base.errors import BrokenFile
 from leakbench.gate.baseline import Baseline, load, save
-from leakbench.gate.gate import check
 from leakbench.gate.looks import default_looks, next_seeds, sides
-from leakbench.gate.update import update
 
 LOOKS = (5, 8, 12, 20)
 

@@ -1,13 +1,16 @@
 """What `--update` says beforehand: what a row can see, and where it cannot get worse."""
 
 import pytest
-from helpers.gate_rows import row, scores, utility
+from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.comparison import end_of
-from leakbench.gate.gate import check
 from leakbench.gate.power import sight
-from leakbench.gate.update import update
+from leakbench.words.outcomes import whole_reason
+
+
+def seen_by(row, rows):
+    return whole_reason([sight(row, rows)])
 
 
 def test_the_two_ends():
@@ -46,17 +49,17 @@ def test_update_says_what_each_row_can_see():
 
 def test_few_seeds_and_little_room_are_said():
     few = row(0.2, scores=scores(0.2, range(2), 10))
-    assert "seeds are needed to be fine (it has 2 seeds)" in sight(few, 1)
-    assert "of 1 seed: only the same guesses are fine" in sight(row(scores=scores(0.2, [0])), 1)
+    assert "seeds are needed to be fine (it has 2 seeds)" in seen_by(few, 1)
+    assert "of 1 seed: only the same guesses are fine" in seen_by(row(scores=scores(0.2, [0])), 1)
     high = row(0.9, scores=scores(0.9, range(2), 10))
-    assert "only 0.1 is left to its ceiling" in sight(high, 1)
-    assert "from a blind guess" in sight(row(0.1, floor=0.1), 1)
+    assert "only 0.1 is left to its ceiling" in seen_by(high, 1)
+    assert "from a blind guess" in seen_by(row(0.1, floor=0.1), 1)
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5])
 def test_more_rows_and_fewer_seeds_see_less(p):
     def seen(rows, seeds):
-        told = sight(row(p, scores=scores(p, range(seeds))), rows)
+        told = seen_by(row(p, scores=scores(p, range(seeds))), rows)
         return float(told.split("worse by ")[1].split()[0])
 
     assert seen(1, 20) < seen(20, 20)
@@ -64,8 +67,8 @@ def test_more_rows_and_fewer_seeds_see_less(p):
 
 
 def test_a_row_that_will_never_be_judged_sees_nothing():
-    assert sight(row(0.2, flags=["dead_run"]), 1).startswith("nothing: dead run")
-    assert sight(row(0.2, flags=["control_failed"]), 1).startswith("nothing: the control failed")
+    assert seen_by(row(0.2, flags=["dead_run"]), 1).startswith("nothing: dead run")
+    assert seen_by(row(0.2, flags=["control_failed"]), 1).startswith("nothing: the control failed")
 
 
 def test_a_weaker_attack_on_a_row_at_its_ceiling_is_no_news():

@@ -3,13 +3,11 @@
 import re
 
 import pytest
-from helpers.gate_rows import row, utility
+from helpers.gate_rows import check, row, update, utility
 
 from leakbench.base.errors import UsageError
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.gate import check
 from leakbench.gate.row_names import labelled, matched
-from leakbench.gate.update import update
 
 
 def sigma(value, **kept):

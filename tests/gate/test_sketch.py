@@ -4,13 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from helpers.gate_rows import row, scores
+from helpers.gate_rows import check, row, scores
 from safetensors.numpy import save_file
 
 from leakbench.base.errors import BrokenFile
 from leakbench.gate.baseline import Baseline, load, save
 from leakbench.gate.comparison import nearly, unchanged
-from leakbench.gate.gate import check
 from leakbench.gate.sketch import sketch
 
 RNG = np.random.default_rng(7)

@@ -10,6 +10,7 @@ from leakbench.federation.utility import meanings
 from leakbench.gate import CheckResult, Comparison, GateRow
 from leakbench.gate.outcome import LimitOutcome
 from leakbench.metrics.prototypes import P_LEAK
+from leakbench.words.outcomes import with_words
 
 EVIL = "a\n::error::b ##[error]c %0A ]]> | `x` <script>&amp; [a](//b.c)\x1b[31m\u202e \x00\ufffe"
 
@@ -100,6 +101,7 @@ def found(*rows: Comparison, limits=(), unfinished=(), notes=(), code: int | Non
     states = {r.state for r in rows} | {x.state for x in limits}
     told = 3 if states & {"cannot tell", "new"} or unfinished or not (rows or limits) else 0
     told = 1 if states & {"leaks more", "loses utility", "breached"} else told
-    lines = (*(r.line for r in rows), *(x.line for x in limits))
-    result = CheckResult(told, lines, tuple(rows), tuple(unfinished), tuple(limits), tuple(notes))
-    return result if code is None else replace(result, exit_code=code)
+    undone = [reason("told", text=text, run=text.partition(": ")[0]) for text in unfinished]
+    noted = tuple(map(in_words, notes))
+    result = CheckResult(told, tuple(rows), tuple(limits), undone=tuple(undone), noted=noted)
+    return with_words(result if code is None else replace(result, exit_code=code))

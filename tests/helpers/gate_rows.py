@@ -1,8 +1,11 @@
 """Rows of the gate, made by hand."""
 
 from leakbench.federation.utility import METRICS
+from leakbench.gate import gate
+from leakbench.gate import update as gate_update
 from leakbench.gate.row import GateRow
 from leakbench.metrics import LPIPS, MSE, P_LEAK, SAMPLES_TO_90
+from leakbench.words.outcomes import with_words
 
 MEANINGS = {
     **{m.name: m.meaning for m in (P_LEAK, LPIPS, MSE, SAMPLES_TO_90)},
@@ -53,3 +56,14 @@ def row(p=0.2, **kept):
 
 def utility(p=0.9, **kept):
     return row(p, attack="utility", rung="", metric="accuracy", worse="down", **kept)
+
+
+def check(*rows, **asked):
+    """As ``leakbench.gate.check``, in words."""
+    return with_words(gate.check(*rows, **asked))
+
+
+def update(*rows, **asked):
+    """As ``leakbench.gate.update``, in words."""
+    fresh, result = gate_update.update(*rows, **asked)
+    return fresh, with_words(result)

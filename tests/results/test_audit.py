@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.gate_rows import check
 from helpers.run_folders import add_attack, make_run, measure
 from helpers.small_runs import again, build, messages_in, results, trained
 
@@ -17,7 +18,6 @@ from attacks._inversion.victims import stand_in
 from leakbench.attacking.view import View
 from leakbench.base.files import read_sealed
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.gate import check
 from leakbench.gate.rows import gate_rows
 from leakbench.metrics.prototypes import likeness
 from leakbench.record.folders import find

@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.gate_rows import check, update
 from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.gate.baseline import Baseline, load, save
-from leakbench.gate.gate import check
 from leakbench.gate.rows import gate_rows
-from leakbench.gate.update import update
 from leakbench.record.columns import FLAGS
 from leakbench.record.folders import find
 from leakbench.results import utility

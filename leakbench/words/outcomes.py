@@ -1,13 +1,18 @@
-"""Why a row or a limit of the gate came out so, in words: the one place that makes them."""
+"""What the gate says, in words: why a row or a limit came out so, and all else of a check.
+
+The one place that makes them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from leakbench.base.reason import Reason
 from leakbench.base.reason_words import numbered, reason_text
+from leakbench.gate.outcome import CheckResult, Comparison, LimitOutcome
 
 Facts = Mapping[str, Any]
 Said = str | Callable[[Facts], str]  # a text with facts in it, or what makes one of them
@@ -24,6 +29,42 @@ _MAYBE_ATTACK = (
     "the attack may have changed, and not the method. Make the baseline's runs again with it, or if"
     " it is meant, --update"
 )
+
+
+def with_words(result: CheckResult) -> CheckResult:
+    """With all that is said of it, and of its rows and limits."""
+    rows = tuple(replace(r, reason=whole_reason(r.why)) for r in result.rows)
+    limits = tuple(replace(x, reason=whole_reason(x.why)) for x in result.limits)
+    head = "refused" if result.updates else "cannot tell"
+    unfinished = tuple(whole_reason([why]) for why in result.undone)
+    lines = [f"{head:13} {text}" for text in unfinished]
+    if not result.updates:
+        lines += [_limit_line(x) for x in limits if x.state != "kept"]
+        lines += map(_row_line, rows)
+        lines += [_limit_line(x) for x in limits if x.state == "kept"]
+    return replace(
+        result,
+        rows=rows,
+        limits=limits,
+        lines=(*lines, *(whole_reason([why]) for why in result.said)),
+        unfinished=unfinished,
+        notes=tuple(whole_reason([why]) for why in result.noted),
+        softer=tuple(whole_reason([why]) for why in result.less),
+    )
+
+
+def _row_line(row: Comparison) -> str:
+    return f"{row.state:13} {row.name}{_in_brackets(row.changes)}: {row.reason}"
+
+
+def _limit_line(limit: LimitOutcome) -> str:
+    return f"{limit.state:13} {limit.setting}: {limit.limit}: {limit.reason}"
+
+
+def _in_brackets(changes: Iterable[str]) -> str:
+    """What of a setting changed, as in " (sigma 0.3 -> 0.1)"."""
+    told = ", ".join(changes)
+    return f" ({told})" if told else ""
 
 
 def whole_reason(why: Iterable[Reason]) -> str:
@@ -121,6 +162,120 @@ def _no_rows(facts: Facts) -> str:
     return f"no such row now: {facts['row']}" + f" and {facts['more']} more" * bool(facts["more"])
 
 
+def _undone(facts: Facts) -> str:
+    what = facts["failed"] or "not finished"
+    return f"{facts['run']}: {what}; train it again, or leave it out of what is checked"
+
+
+def _total(facts: Facts) -> str:
+    counts = ", ".join(f"{n} {state}" for state, n in facts["rows"].items())
+    total = f"{facts['gated']} rows gated: {counts or 'the baseline has no gated row'}"
+    held_to = ", ".join(f"{n} {state}" for state, n in facts["limits"].items())
+    return f"{total}; limits: {held_to}" if held_to else total
+
+
+def _less_of(facts: Facts) -> str:
+    key, old, new = facts["key"], facts["old"], facts["new"]
+    if key == "allow_new":
+        return "allow_new false -> true"
+    if key == "seeds":
+        old, new = (", ".join(map(str, seeds)) or "none" for seeds in (old, new))
+        return f"seeds {old} -> {new}"
+    return f"{key} {old!r} -> {new!r}"
+
+
+def _loosened(facts: Facts) -> str:
+    now = facts["now"]
+    return f"limit {facts['limit']} -> {now}" if now else f"limit {facts['limit']} dropped"
+
+
+def _open_limit(facts: Facts) -> str:
+    about = f"{facts['setting']}: {facts['limit']}"
+    return f"{facts['state']:13} {about}: {whole_reason(facts['why'])}"
+
+
+def _refused_limit(facts: Facts) -> str:
+    by = whole_reason(facts["why"])
+    return (
+        f"refused       {facts['setting']}: {facts['limit']} is breached by {by}. If that is meant,"
+        " change the limit"
+    )
+
+
+def _refused(facts: Facts, what: str) -> str:
+    name = facts["row"]
+    return f"refused       {name}: {what}. If that is meant: --update --accept {name}"
+
+
+def _refused_worse(facts: Facts) -> str:
+    move = f"{_from_to(facts)}{_in_brackets(facts['changes'])}"
+    return _refused(facts, f"{move} is worse than the baseline")
+
+
+def _accept_all(facts: Facts) -> str:
+    accepts = " ".join(f"--accept {name}" for name in facts["rows"])
+    return f"{'':13} If all of that is meant: --update {accepts}"
+
+
+def _row_moved(facts: Facts) -> str:
+    accepted = " (accepted)" * facts["accepted"]
+    why = _in_brackets(facts["changes"]) or f": {whole_reason([facts['of']])}"
+    return f"moved         {facts['row']}: {_from_to(facts)}{accepted}{why}"
+
+
+def _other_commits(facts: Facts) -> str:
+    old, new = (_commits(facts[side]) for side in ("old", "new"))
+    return f"other code made the runs ({old} -> {new})"
+
+
+def _commits(commits: Iterable[object]) -> str:
+    return ", ".join(str(commit)[:7] for commit in commits)
+
+
+def _looked(facts: Facts) -> str:
+    """When rows will be looked at; with one look seeds cannot be spent on what is undecided."""
+    if len(facts["looks"]) > 1:
+        return f"looks         after {', '.join(map(str, facts['looks']))} seeds"
+    return (
+        "looks         once: a baseline of eight seeds or more lets a build spend seeds on what it"
+        " cannot tell"
+    )
+
+
+def _written(facts: Facts) -> str:
+    names = ", ".join(facts["attacks"]) or "none is named"
+    return (
+        "{rows} rows written, {kept} kept: {gated} gate ({names}), {rest} stand there to be read,"
+        " and gate where --gate names them"
+    ).format(**facts, names=names)
+
+
+def _sees_nothing(facts: Facts) -> str:
+    count, named = len(facts["rows"]), ", ".join(facts["rows"])
+    return (
+        f"sees nothing  {facts['setting']}: {count} of {facts['of']} rows are at their ceiling,"
+        f" where nothing can get worse, and gate nothing: {named}"
+    )
+
+
+def _value_seen(facts: Facts) -> str:
+    end = ", no further than the margin from a blind guess" * facts["at_floor"]
+    return f"{facts['value']:.4g}{end}"
+
+
+def _sight(facts: Facts) -> str:
+    told, shown, left, need = [_value_seen(facts)], facts["shown"], facts["left"], facts["need"]
+    if left is not None:
+        told.append(f"no worsening where all is drawn anew: only {left:.2g} is left to its ceiling")
+    elif shown is not None:
+        told.append(f"worse by {shown:.2g} or more is found when all is drawn anew")
+    if not facts["enough"]:
+        told.append(
+            f"where nothing changes but the draws, {need or 'over 200'} seeds are needed to be fine"
+        )
+    return ", ".join(told) + f" (it has {facts['seeds']} seeds)"
+
+
 _SAID: dict[str, Said] = {
     "worth": "{value:.4g}",
     "compared": _compared,
@@ -193,6 +348,53 @@ _SAID: dict[str, Said] = {
     "units_lost": "the attack failed, or its search is open, on {lost} of {units} units",
     "few_to_keep": "of {seeds} seed; it takes {least} to say that it is kept",
     "reaches_beyond": "the interval reaches beyond it",
+    "run_undone": _undone,
+    "empty_baseline": "cannot tell: the baseline has no rows. Write them with --update.",
+    "total": _total,
+    "other_setting": lambda f: (
+        f"{f['setting']} is another setting than in the baseline: {', '.join(f['changes'])}"
+    ),
+    "hollow_baseline": (
+        "the baseline has no rows, so these runs are held to the limits alone; write them with"
+        " --update"
+    ),
+    "no_baseline": "no baseline: these runs are held to the limits alone",
+    "all_at_ceiling": (
+        "{setting}: every gated leakage was at its ceiling in the baseline, so that no change can"
+        " leak more by this gate; gate a row with room, with --gate"
+    ),
+    "less_of": _less_of,
+    "row_ungated": "gate {row!r} dropped",
+    "limit_loosened": _loosened,
+    "margin_widened": "margin of {row} {old:g} -> {new:g}",
+    "older_baseline": (
+        "the baseline has the form of schema 1, which binds no scores and notes neither margins"
+        " nor what a SPEC asked; write it again with --update"
+    ),
+    "runs_committed": "{out} is committed, so its runs may be anybody's",
+    "refused_limit": _refused_limit,
+    "limit_open": _open_limit,
+    "refused_worse": _refused_worse,
+    "refused_less": lambda f: _refused(f, whole_reason([f["of"]])),
+    "accept_all": _accept_all,
+    "seeds_left": "{seeds} of {had} seeds would be left of it",
+    "row_kept": "kept          {row}: not among these runs; --accept drops it",
+    "row_moved": _row_moved,
+    "rows_unchanged": "{rows} rows unchanged",
+    "more_or_fewer_seeds": "of {now} seeds, and before of {then}",
+    "other_seeds": "other seeds than before",
+    "other_commits": _other_commits,
+    "same_commit": "the same commit: an uncommitted change, other data, or another machine",
+    "looked_at": _looked,
+    "written": _written,
+    "sees": lambda f: f"sees          {f['row']}: {whole_reason([f['what']])}",
+    "sees_nothing": _sees_nothing,
+    "blind": lambda f: f"nothing: {whole_reason([f['of']])}",
+    "blind_at_ceiling": "nothing: {value:.4g} cannot get worse",
+    "sight_of_few": lambda f: (
+        f"{_value_seen(f)}, of {f['seeds']} seed: only the same guesses are fine"
+    ),
+    "sight": _sight,
     "one_seed": "one seed: how training runs differ is not covered",
     "tables_alone": "limits from the two intervals: the other report's tables hold no units",
 }

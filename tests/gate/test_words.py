@@ -8,22 +8,20 @@ from typing import get_args
 
 import pytest
 from helpers.check_results import NUMBERS, compared, found, limited
-from helpers.gate_rows import row, scores, utility
+from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base import reason_words
-from leakbench.base.reason import GateCode, Reason, in_words, reason
+from leakbench.base.reason import CheckCode, GateCode, Reason, in_words, reason
 from leakbench.cli.check_cases import cases_of
 from leakbench.cli.check_junit import junit
 from leakbench.cli.check_sarif import sarif
-from leakbench.gate import outcome_words
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.gate import check
-from leakbench.gate.outcome_words import kind_of_reason, short_reason, since_reason, whole_reason
 from leakbench.gate.sketch import Sketch
-from leakbench.gate.update import update
 from leakbench.reporting.check import check_of
 from leakbench.reporting.check_lines import every_line, not_fine
 from leakbench.reporting.moved import against
+from leakbench.words import outcomes as outcome_words
+from leakbench.words.outcomes import kind_of_reason, short_reason, since_reason, whole_reason
 
 OTHER = reason("other_code", attacks=("unmix-0a1b2c3d",))
 # What the words of a code are made of.
@@ -58,6 +56,40 @@ FACTS = {
     "units_lost": {"lost": 30, "units": 100},
     "few_to_keep": {"seeds": 1, "least": 2},
 }
+ABOUT = {"state": "breached", "setting": "s", "limit": "p_leak<=0.2", "why": (NUMBERS,)}
+SEEN = {"value": 0.2, "at_floor": True, "seeds": 2}
+WHOLE = {
+    "run_undone": {"run": "runs/a", "failed": "failed: x"},
+    "total": {"gated": 2, "rows": {"fine": 2}, "limits": {"kept": 1}},
+    "other_setting": {"setting": "s", "changes": ("sigma 0.3 -> 0.1",)},
+    "all_at_ceiling": {"setting": "s"},
+    "less_of": {"key": "seeds", "old": (0, 1), "new": ()},
+    "row_ungated": {"row": "a/*"},
+    "limit_loosened": {"limit": "p_leak<=0.2", "now": ""},
+    "margin_widened": {"row": "a/b", "old": 0.05, "new": 0.1},
+    "runs_committed": {"out": "runs"},
+    "refused_limit": ABOUT,
+    "limit_open": ABOUT,
+    "refused_worse": {"row": "a/b", "old": 0.2, "new": 0.4, "changes": ("k 1 -> 2",)},
+    "refused_less": {"row": "a/b", "of": Reason(code="seeds_left", facts={"seeds": 1, "had": 2})},
+    "accept_all": {"rows": ("a/b", "c/d")},
+    "seeds_left": {"seeds": 1, "had": 2},
+    "row_kept": {"row": "a/b"},
+    "row_moved": {"row": "a/b", "old": 0.2, "new": 0.4, "accepted": True, "changes": ()}
+    | {"of": Reason(code="other_seeds")},
+    "rows_unchanged": {"rows": 3},
+    "more_or_fewer_seeds": {"now": 2, "then": 3},
+    "other_commits": {"old": ("abcdefgh",), "new": ("hgfedcba",)},
+    "looked_at": {"looks": (5, 8)},
+    "written": {"rows": 3, "kept": 0, "gated": 1, "rest": 2, "attacks": ("cascade",)},
+    "sees": {"row": "a/b", "what": Reason(code="sight_of_few", facts=SEEN)},
+    "sees_nothing": {"setting": "s", "of": 2, "rows": ("a/b",)},
+    "blind": {"of": Reason(code="flagged", facts=FACTS["flagged"])},
+    "blind_at_ceiling": {"value": 1.0},
+    "sight_of_few": SEEN,
+    "sight": SEEN | {"shown": 0.3, "left": None, "need": 80, "enough": False},
+}
+FACTS |= WHOLE
 CODES = get_args(GateCode)
 # Which numbers are told apart, so that nothing is left to say of them.
 NUMBERS_ALONE = {"worth", "compared", "held"}
@@ -73,7 +105,7 @@ def test_every_code_has_words_of_its_own():
     assert len(set(said.values())) == len(said)
     assert {code for code in CODES if not short_reason([of(code)])} == NUMBERS_ALONE
     assert all(since_reason([of(code)]) for code in CODES)
-    assert set(outcome_words._SAID) | {"moved"} == set(CODES)
+    assert set(outcome_words._SAID) | {"moved"} == {*CODES, *get_args(CheckCode)}
     assert {*outcome_words._SHORT, *outcome_words._SINCE} <= set(CODES)
     assert said["compared"] == (
         "0.32 -> 0.6, worse by +0.28 [+0.2, +0.35], margin 0.05, 3 paired seeds"
@@ -84,6 +116,26 @@ def test_every_code_has_words_of_its_own():
     assert said["moved"].startswith("0.3 -> 0.6, but unmix ran with other code than in the base")
     assert said["flagged"].startswith("in the baseline dead run: ")
     assert said["no_rows"] == "no such row now: a/b and 2 more"
+
+
+def test_what_is_said_of_a_whole_check():
+    said = {code: whole_reason([of(code)]) for code in get_args(CheckCode)}
+    assert all(said.values())
+    assert len(set(said.values())) == len(said)
+    assert {*WHOLE} <= said.keys()
+    assert said["run_undone"].startswith("runs/a: failed: x; train it again")
+    assert said["less_of"] == "seeds 0, 1 -> none"
+    assert said["row_moved"] == "moved         a/b: 0.2 -> 0.4 (accepted): other seeds than before"
+    assert said["refused_worse"] == (
+        "refused       a/b: 0.2 -> 0.4 (k 1 -> 2) is worse than the baseline. If that is meant:"
+        " --update --accept a/b"
+    )
+    assert said["other_commits"] == "other code made the runs (abcdefg -> hgfedcb)"
+    assert said["sight"] == (
+        "0.2, no further than the margin from a blind guess, worse by 0.3 or more is found when all"
+        " is drawn anew, where nothing changes but the draws, 80 seeds are needed to be fine (it"
+        " has 2 seeds)"
+    )
 
 
 def test_without_numbers_and_of_two_reports():
