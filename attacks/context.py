@@ -50,12 +50,12 @@ class Context(Attack):
     sent.
 
     From the paper: the attacker knows the marker, and the accuracy against the number of samples.
-    Differently: the marker is the clients', not the images' (see ``leakbench.data.marker.marked``),
-    so accuracy is counted by client; samples are pairs of one example, which is stronger; beside
-    four linear layers (``network`` = "linear", which together are one linear map) there is a
-    stronger attacker ("relu": a matched filter, a ReLU network or the linear layers, whichever is
-    best on samples that it kept back). A wrapper's noise or clipping is not imitated on the
-    attacker's own samples.
+    Differently: the marker is the clients', not the images' (see
+    ``leakbench.data.marker.with_marker``), so accuracy is counted by client; samples are pairs of
+    one example, which is stronger; beside four linear layers (``network`` = "linear", which
+    together are one linear map) there is a stronger attacker ("relu": a matched filter, a ReLU
+    network or the linear layers, whichever is best on samples that it kept back). A wrapper's noise
+    or clipping is not imitated on the attacker's own samples.
     """
 
     about: ClassVar[str] = "whether a client's data carry a marker that the attacker knows"

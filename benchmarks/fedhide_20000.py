@@ -39,11 +39,11 @@ NOTE = "the whole run's number, from README.md beside this table: its record her
 
 def table(results: Path) -> list[Row]:
     """The rows of the recipe, without a training."""
-    recipe = catalogue.find(NAME)
+    recipe = catalogue.find_recipe(NAME)
     planned = plan.plan(recipe, SCALE, data=False)
     with tempfile.TemporaryDirectory() as name:
         found = {p.key: attacked(p, results / NAME, Path(name)) for p in planned}
-        made = rows.table(recipe, SCALE, planned, found)
+        made = rows.table_rows(recipe, SCALE, planned, found)
     ran = {r.label: r for r in made if r.measure == "utility"}
     return marks.marked(recipe, [whole(r, ran[r.label]) for r in made])
 
@@ -75,10 +75,10 @@ def main(words: Sequence[str]) -> int:
     """Write the table and its page."""
     results = Path(words[0]) if words else ROOT / "results"
     out = Path(words[1]) if len(words) > 1 else results
-    recipe, lines = catalogue.find(NAME), table(results)
+    recipe, lines = catalogue.find_recipe(NAME), table(results)
     columns = dict.fromkeys(r.dataset for r in lines)
     said = [s for c in columns for s in overview.judged(recipe, SCALE, lines, c)]
-    for path in write.write(recipe, SCALE, lines, said, [], out):
+    for path in write.write_paper_table(recipe, SCALE, lines, said, [], out):
         print(path)
     return 0
 

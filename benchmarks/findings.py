@@ -100,7 +100,7 @@ def page(results: Path) -> str:
     for name, scale in TABLES:
         path = results / name / f"{scale}.csv"
         if path.is_file():
-            tables[name, scale] = marks.read(RECIPES.get(name), path)
+            tables[name, scale] = marks.marked_rows(RECIPES.get(name), path)
     out = [HEAD, *summary(tables), *of_excerpts(results / "excerpts.csv")]
     for (name, scale), rows in tables.items():
         out += section(name, scale, rows)
@@ -133,7 +133,7 @@ def of_excerpts(path: Path) -> list[str]:
 
 
 def _setting(r: Mapping[str, Any]) -> str:
-    method = registry.load("defenses", r["defense"])
+    method = registry.load_plugin("defenses", r["defense"])
     given = json.loads(r["defense_params"])
     told = ", ".join(str(given[name]) for name in method.principal)
     return f"{method.title}({told})" if told else str(method.title)
@@ -311,7 +311,9 @@ def _usual(attack: str) -> dict[str, object]:
     """The parameters that an attack has unless they are given."""
     if attack not in registry.names("attacks"):
         return {}
-    usual: dict[str, object] = registry.load("attacks", attack).build({}, attack).parameters()
+    usual: dict[str, object] = (
+        registry.load_plugin("attacks", attack).build({}, attack).parameters()
+    )
     return usual
 
 

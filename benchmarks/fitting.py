@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[1]
 def main(words: Sequence[str]) -> int:
     """Write the table."""
     results = Path(words[0]) if words else ROOT / "results"
-    rows = cards.read(results)
-    known = {way: fitting.attacks(*way) for way in fitting.ways(rows)}
-    fitting.write(results / cards.FITTING, known)
+    rows = cards.committed_rows(results)
+    known = {way: fitting.fitting_attacks(*way) for way in fitting.ways(rows)}
+    fitting.write_fits(results / cards.FITTING, known)
     return 0
 
 

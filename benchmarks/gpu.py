@@ -65,9 +65,9 @@ def federation(
     name: str, task: str, b: Bench, data: TaskData | None = None, **how: Any
 ) -> Federation:
     """``how``: engine, dtype, and the method's ``params`` and the task's."""
-    made = registry.load("tasks", task).build(how.pop("task_params", {}), task)
+    made = registry.load_plugin("tasks", task).build(how.pop("task_params", {}), task)
     params = {**made.defaults(name), **how.pop("params", {})}
-    method = registry.load("defenses", name).build(params, name)
+    method = registry.load_plugin("defenses", name).build(params, name)
     how = {"device": b.device, **how}
     return Federation(method, made, data or made.load(), **how)
 

@@ -48,7 +48,7 @@ def measure(
     of = of or rounds
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     task = growing(clients, identities=name == "fedhide")
-    kind = registry.load("defenses", name)
+    kind = registry.load_plugin("defenses", name)
     method = kind(fraction=participants / clients, **METHODS[name][1])
     with tempfile.TemporaryDirectory() as folder:
         recorder = Recorder(Path(folder), of, Policy())

@@ -98,7 +98,7 @@ class Spent:
 def pictures(seed: int) -> tuple[Tensor, Tensor, int]:
     """Test images on [0, 1] in a drawn order, their labels, how many labels there are."""
     if image_sets.found("cifar100"):
-        _, (raw, y) = image_sets.load("cifar100")
+        _, (raw, y) = image_sets.load_images("cifar100")
         x, many = raw.float() / 255, 100
     else:
         digits = load_digits()

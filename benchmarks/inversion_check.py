@@ -54,7 +54,7 @@ class Images:
     """CIFAR-100's test images: 100 of each class, so each has 99 look-alikes."""
 
     def __init__(self) -> None:
-        _, (x, y) = image_sets.load("cifar100")
+        _, (x, y) = image_sets.load_images("cifar100")
         self.x, self.y = x.float() / 255, y.long()
 
     def some(self, count: int, which: int) -> Tensor:

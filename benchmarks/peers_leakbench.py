@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from peers_setting import WIDTH, Desk, Setting
 
-from leakbench.federation.batches import plan
+from leakbench.federation.batches import batch_plan
 from leakbench.federation.federation import Federation
 from leakbench.federation.selection import select
 from leakbench.record.recorder import Recorder
@@ -46,7 +46,7 @@ def setting(of: RunSpec, rounds: int, threads: int) -> Setting:
         who = select(method, fed.facts.clients, t=t, **where)
         # The server's word and what clients prepare come before the training.
         amount = {"batch": method.batch, "steps": method.steps, "epochs": method.epochs}
-        todo = plan(fed.data, who, round=t, phase=2, **amount, **where)
+        todo = batch_plan(fed.data, who, round=t, phase=2, **amount, **where)
         if todo.even is None:
             raise SystemExit("clients have different numbers of batches: choose others")
         chosen.append(torch.tensor(who))

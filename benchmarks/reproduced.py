@@ -23,9 +23,9 @@ PAGE = ROOT / "docs" / "reproduce.md"
 
 def main() -> int:
     """All of these files."""
-    for recipe, path in overview.tables(ROOT / "results"):
-        row.write(path, marks.read(recipe, path))
-    for path, text in overview.pages(ROOT / "results"):
+    for recipe, path in overview.tables_below(ROOT / "results"):
+        row.write_rows(path, marks.marked_rows(recipe, path))
+    for path, text in overview.overview_pages(ROOT / "results"):
         write_bytes(path, text.encode())
     write_bytes(SHIPPED, history.packed(history.below(RECIPES.values(), ROOT / "results")).encode())
     before = PAGE.read_text(encoding="utf-8")

@@ -80,7 +80,7 @@ def told(held: Iterable[Tensor], classes: int) -> Told:
 
 def of_split(split: str, param: float, clients: int) -> Told:
     """The labels that the clients of `digits` hold under a split."""
-    task = registry.load("tasks", "digits").build(
+    task = registry.load_plugin("tasks", "digits").build(
         {"split": split, "split_param": param, "clients": clients}, "task digits"
     )
     data = task.load()

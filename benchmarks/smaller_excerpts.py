@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from leakbench.record import excerpts, find
-from leakbench.reproduce.excerpt import attacks
+from leakbench.reproduce.excerpt import excerpt_attacks
 
 LONG, SHORT = (50, ("model", "banks")), (10, ())  # rounds, and what else is kept
 
@@ -26,7 +26,7 @@ def main() -> None:
     for run in find([folder]):
         rounds, extras = LONG if run.spec["defense"]["name"] == "fedhide" else SHORT
         before = _size(run.path)
-        excerpts.write(run, run.path, rounds, extras, partial(attacks, run))
+        excerpts.write_excerpt(run, run.path, rounds, extras, partial(excerpt_attacks, run))
         print(f"{run.path}: {before / 1e6:.2f} MB before, {_size(run.path) / 1e6:.2f} MB now")
 
 

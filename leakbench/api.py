@@ -228,7 +228,7 @@ def score(run: Run | str | Path, name: str, **params: Any) -> Results:
     """
     from leakbench import pipeline
 
-    folder = pipeline.score(str(_path(run)), name, params, progress=lambda *_: None)
+    folder = pipeline.score_guesses(str(_path(run)), name, params, progress=lambda *_: None)
     return Results(Path(folder))
 
 
@@ -247,7 +247,7 @@ def tables(runs: Runs) -> Tables:
     """
     from leakbench.reporting import write
 
-    return write.tables(_found(runs))
+    return write.read_tables(_found(runs))
 
 
 def plot(runs: Runs | Tables, question: str = "") -> Figure:
@@ -268,7 +268,7 @@ def plot(runs: Runs | Tables, question: str = "") -> Figure:
     from leakbench.results.tables import Tables
 
     read = runs if isinstance(runs, Tables) else tables(runs)
-    figures = registry.load("reports", "figures").build({}, "report figures")
+    figures = registry.load_plugin("reports", "figures").build({}, "report figures")
     drawn: dict[str, Figure] = figures.tradeoffs(write.report(read, "leakbench", redact=True))
     if not drawn:
         raise UsageError("there is no number to draw: attack these runs first.")
@@ -311,7 +311,7 @@ def report(
     from leakbench.reporting import write
     from leakbench.results.tables import Tables
 
-    return write.write(
+    return write.write_report(
         runs if isinstance(runs, Tables) else tables(runs),
         Path(out),
         title=title,
@@ -385,15 +385,15 @@ def check(
     """
     from leakbench.gate import baseline as _baseline
     from leakbench.gate import gate
-    from leakbench.words.outcomes import with_words
+    from leakbench.words.outcomes import check_in_words
 
     then = _baseline.Baseline(())
     usual = baseline is not None and Path(baseline) == Path(DEFAULT_BASELINE)
     if baseline is not None and not (usual and limits and not Path(baseline).exists()):
-        then = _baseline.load(Path(baseline))
+        then = _baseline.load_baseline(Path(baseline))
     rows, undone = _gated(runs)
     asked: dict[str, Any] = {"named": named, "limits": limits, "allow_new": allow_new}
-    return with_words(gate.check(rows, then, **asked, terms=terms, undone=undone))
+    return check_in_words(gate.check(rows, then, **asked, terms=terms, undone=undone))
 
 
 def ci(
@@ -484,16 +484,16 @@ def update(
     """
     from leakbench.gate import baseline as _baseline
     from leakbench.gate.update import update as _update
-    from leakbench.words.outcomes import with_words
+    from leakbench.words.outcomes import check_in_words
 
     path = Path(baseline)
-    then = _baseline.load(path) if path.exists() else None
+    then = _baseline.load_baseline(path) if path.exists() else None
     rows, undone = _gated(runs)
     asked: dict[str, Any] = {"accept": accept, "named": named, "limits": limits, "looks": looks}
     fresh, result = _update(rows, then, **asked, terms=terms, undone=undone)
     if fresh is not None:
-        _baseline.save(path, fresh)
-    return with_words(result)
+        _baseline.save_baseline(path, fresh)
+    return check_in_words(result)
 
 
 def _gated(runs: Runs | Tables) -> tuple[list[GateRow], list[Reason]]:

@@ -30,7 +30,7 @@ from leakbench.results.names import setting_names
 from leakbench.results.number import Configuration
 from leakbench.words.amounts import plural
 
-Do = Callable[[Sequence[Job]], list[Outcome]]  # ``leakbench.base.jobs.run``, perhaps with bars
+Do = Callable[[Sequence[Job]], list[Outcome]]  # ``leakbench.base.jobs.run_jobs``, perhaps with bars
 Say = Callable[[str], None]
 
 
@@ -81,7 +81,7 @@ def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Sa
             something damaged cannot be deleted.
         NewerFile: a later leakbench wrote what is there.
     """
-    where, called = provenance.device(device), labels([w.spec for w in wanted])
+    where, called = provenance.device(device), spec_labels([w.spec for w in wanted])
     settings = [called[w.spec.identity()] for w in wanted]
     jobs, damaged = [], list[tuple[str, str, str, int]]()
     for name, w in zip(settings, wanted, strict=True):
@@ -89,7 +89,7 @@ def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Sa
             damaged.append((name, "damaged, so it is made again", why, w.spec.seed))
         asked: tuple[Any, ...] = (w.spec, str(out), where)
         folder = str(out / w.spec.folder())
-        jobs.append(Job(f"{name}, seed {w.spec.seed}", trained, asked, folder=folder))
+        jobs.append(Job(f"{name}, seed {w.spec.seed}", trained_today, asked, folder=folder))
     _tell(damaged, say)
     done = do(jobs)
     there = [(s, w, o.value) for s, w, o in zip(settings, wanted, done, strict=True) if o.value]
@@ -101,7 +101,7 @@ def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Sa
     return Made(tuple(runs), tuple(o for o in (*done, *attacked) if o.error))
 
 
-def labels(specs: Sequence[RunSpec]) -> dict[str, str]:
+def spec_labels(specs: Sequence[RunSpec]) -> dict[str, str]:
     """{``RunSpec.identity``: what people call the setting}: its name, or its method's."""
     kinds = {s.identity(): s for s in specs}
     shapes = {i: _configuration(s) for i, s in kinds.items()}
@@ -118,14 +118,14 @@ def _configuration(spec: RunSpec) -> Configuration:
     return Configuration(**named, params=spec.defense.params, wrappers=wrappers)
 
 
-def trained(spec: RunSpec, out: str, device: str, *, progress: Progress) -> TrainedRun:
+def trained_today(spec: RunSpec, out: str, device: str, *, progress: Progress) -> TrainedRun:
     """One run, made by today's code: kept, gone on with, trained or trained anew.
 
     Raises:
         LeakbenchError: as ``leakbench.pipeline.train``.
     """
     folder = Path(out) / spec.folder()
-    there = freshness.found(folder, spec, device)
+    there = freshness.found_run(folder, spec, device)
     if there.status == "done" and there.exact and not there.changed:
         return TrainedRun(folder, "reused")
     anew = bool(there.changed)

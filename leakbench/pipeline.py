@@ -26,7 +26,7 @@ from leakbench.record.placing import NAME, fail, put
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
 from leakbench.record.training import Trained
-from leakbench.record.training import train as _train
+from leakbench.record.training import train_run as _train
 from leakbench.scoring import score as scoring
 
 LONGEST = 600.0  # seconds; an attack predicted to take longer runs only when it is named
@@ -151,7 +151,7 @@ def submit(run: str, guesses: str, *, force: bool = False) -> str:
         BrokenFile: a file of theirs, or of the run, is damaged.
     """
     recording = Recording(folders.load(run))
-    name, chosen, _ = submission.named(recording, Path(guesses))
+    name, chosen, _ = submission.submitted_attack(recording, Path(guesses))
     folder = guessing.folder_of(recording, name, chosen)
     with locks.attacking(recording.run.path, folder.name), threads(_shared(recording)):
         there = read_sealed(folder / NAME) if (folder / NAME).exists() else {"submitted": True}
@@ -160,7 +160,7 @@ def submit(run: str, guesses: str, *, force: bool = False) -> str:
                 f"{folder} holds results of this attack with these parameters that were made here;"
                 " with --force the submission takes their place."
             )
-        fresh = submission.taken(recording, Path(guesses))
+        fresh = submission.taken_submission(recording, Path(guesses))
         try:
             return str(put(scoring.score(recording, name, chosen, folder=fresh), folder))
         except FAULTS as error:
@@ -171,7 +171,7 @@ def submit(run: str, guesses: str, *, force: bool = False) -> str:
             shutil.rmtree(fresh, ignore_errors=True)
 
 
-def score(run: str, name: str, params: dict[str, Any], *, progress: Progress) -> str:
+def score_guesses(run: str, name: str, params: dict[str, Any], *, progress: Progress) -> str:
     """Score saved guesses again; never reruns an attack."""
     progress(0, 1, f"scoring {name}")
     recording = Recording(folders.load(run))

@@ -128,8 +128,8 @@ def _refusal(setting: Setting) -> str:
     """Why no seed like the others can be made here, or nothing."""
     anew = "`leakbench train --restart` makes them anew"
     for run in setting.runs:
-        if changed := origin.stale(run.meta):
-            what = " and ".join(origin.told(k) for k in changed)
+        if changed := origin.stale_sources(run.meta):
+            what = " and ".join(origin.part_text(k) for k in changed)
             return f"its runs were trained by other code than is installed ({what}); {anew}"
         if {"export", "excerpt"} & set(run.meta):
             return "its runs are copies that lack a part, which further seeds would have"

@@ -126,9 +126,9 @@ def named(one: Shown, name: str, rest: list[str]) -> None:
         if flag in values and not ANYBODYS.fullmatch(value):
             values[flag].append(value)
     for flag, kind in NAMED.items():
-        for value in keys.names(values[flag]):
+        for value in keys.split_names(values[flag]):
             assert value in registry.names(kind), one
-    chosen = keys.names(values["-a"])
+    chosen = keys.split_names(values["-a"])
     if name == "attack":
         attack._choices(chosen, values["-s"])
     if name == "train" and values["-d"]:
@@ -139,7 +139,7 @@ def named(one: Shown, name: str, rest: list[str]) -> None:
         assert all(make_spec(**given) for given in plan.specs()), one
     plain = [w for w in rest[:1] if not w.startswith("-") and not ANYBODYS.fullmatch(w)]
     if name == "reproduce":
-        for recipe in map(catalogue.find, plain):
+        for recipe in map(catalogue.find_recipe, plain):
             assert set(values["--scale"]) <= set(recipe.scales), one
     if name == "list":
         assert set(plain) <= {*show.KINDS}, one

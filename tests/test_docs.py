@@ -173,7 +173,7 @@ class TestLimits:
     def test_attacks(self):
         text, attacks = self.point("The nineteen attacks are passive"), registry.names("attacks")
         assert text.split()[1] == IN_WORDS[len(attacks)]
-        metrics = {m.name for a in attacks for m in registry.load("attacks", a).metrics}
+        metrics = {m.name for a in attacks for m in registry.load_plugin("attacks", a).metrics}
         assert not [name for name in {*attacks, *metrics} if "member" in name]
         verbs = [n for n, _ in inspect.getmembers(View, inspect.isfunction) if n[0] != "_"]
         assert sorted(verbs) == [
@@ -190,10 +190,10 @@ class TestLimits:
         counts = [IN_WORDS[len(registry.names(k))] for k in ("defenses", "wrappers", "tasks")]
         assert text.startswith("There are {} methods, {} wrappers and {} tasks.".format(*counts))
         assert set(re.findall(r"`(.*?)`", text)) == set(registry.names("tasks"))
-        method = registry.load("defenses", "fedaws")()
+        method = registry.load_plugin("defenses", "fedaws")()
         sizes = []
         for name in re.findall(r"`(.*?)`", text.split(" are made of ")[0]):
-            task = registry.load("tasks", name).build({}, name)
+            task = registry.load_plugin("tasks", name).build({}, name)
             module = task.module(task.facts(method))
             sizes.append(sum(p.numel() for p in module.parameters()))
         said = [int(n.replace(",", "")) for n in re.findall(r"\d+,\d+", text)]
@@ -210,13 +210,13 @@ class TestLimits:
         same = ("fedgn", "cifar100", "p_leak")
         for what in itertools.product(("fedgn", "fedprox"), ("cifar100", "digits"), same[2:]):
             method, task, metric = what
-            found = claims.find(method, {"sigma": 0.1}, task, metric, {})
+            found = claims.find_claim(method, {"sigma": 0.1}, task, metric, {})
             assert (found is not None) is (what == same), what
-        assert claims.find("fedgn", {"sigma": 0.1}, "cifar100", "psnr", {}) is None
+        assert claims.find_claim("fedgn", {"sigma": 0.1}, "cifar100", "psnr", {}) is None
 
     def test_gradient_inversion(self):
         text = self.point("Gradient inversion")
-        kind = registry.load("attacks", "gradient_inversion")
+        kind = registry.load_plugin("attacks", "gradient_inversion")
         assert f"up to {kind().local_steps} local steps" in text
         assert {kind(**v).message for v in kind.variants} == {"probe"}
         net, real = nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), kind(message="update")
@@ -247,7 +247,7 @@ class TestLimits:
     def test_wrappers(self):
         text = self.point("`secure_sum`")
         assert set(re.findall(r"`(.*?)`", text)) == set(registry.names("wrappers"))
-        assert registry.load("wrappers", "secure_sum").sums
+        assert registry.load_plugin("wrappers", "secure_sum").sums
 
     def test_seeds(self):
         assert "Fewer than eight seldom" in self.point("Three seeds")
@@ -265,7 +265,7 @@ class TestLimits:
 
 
 def _fields(kind: str, name: str) -> set[str]:
-    return set(registry.load(kind, name).model_fields)
+    return set(registry.load_plugin(kind, name).model_fields)
 
 
 _ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -419,7 +419,7 @@ def test_metrics_are_those_of_the_attacks():
     metrics = {
         m.name: m
         for attack in registry.names("attacks")
-        for m in registry.load("attacks", attack).metrics
+        for m in registry.load_plugin("attacks", attack).metrics
     }
     assert set(rows) == set(metrics)
     for name, m in metrics.items():

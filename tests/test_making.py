@@ -14,7 +14,7 @@ from leakbench.attacking import choices
 from leakbench.attacking.wanted import wanted_runs
 from leakbench.base.errors import NewerFile, UsageError
 from leakbench.base.files import read_sealed, write_sealed
-from leakbench.base.jobs import run as run_jobs
+from leakbench.base.jobs import run_jobs as run_jobs
 
 ASKED = {"defense": "fedgn", "task": "digits", "task_params": TASK, "rounds": 2}
 PAPER, MEAN = ("prototype_leakage", {}), ("prototype_averaging", {})

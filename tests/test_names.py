@@ -33,7 +33,7 @@ WORDS = {"exposure"}
 
 def known():
     """Every method, and every metric of an attack."""
-    metrics = (registry.load("attacks", a).metrics for a in registry.names("attacks"))
+    metrics = (registry.load_plugin("attacks", a).metrics for a in registry.names("attacks"))
     return {*registry.names("defenses"), *(m.name for several in metrics for m in several)}
 
 

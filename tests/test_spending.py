@@ -11,7 +11,7 @@ from helpers.small_runs import trained
 from leakbench import api, spending
 from leakbench.base.files import read_sealed, write_sealed
 from leakbench.base.jobs import Outcome
-from leakbench.base.jobs import run as run_jobs
+from leakbench.base.jobs import run_jobs as run_jobs
 from leakbench.gate.outcome import CheckResult, Comparison
 from leakbench.gate.rows import gate_rows
 from leakbench.record import folders

@@ -168,7 +168,9 @@ def alive(folder: Path, *, reported: bool) -> None:
     """No run of the tutorial is dead, and its page judges every setting."""
     runs = [load(p) for p in sorted((folder / "runs").iterdir())]
     assert runs
-    assert {run.id: utility.of_run(run).dead for run in runs if utility.of_run(run).dead} == {}
+    assert {
+        run.id: utility.utility_of_run(run).dead for run in runs if utility.utility_of_run(run).dead
+    } == {}
     if reported:
         assert set(verdicts(folder).values()) <= {"leaks", "leaks in part", "held"}
 

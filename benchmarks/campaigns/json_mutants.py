@@ -109,11 +109,11 @@ def write(run: Path, path: Path, how: str, value: Any) -> None:
         return
     tree, _ = read_tree(path)
     write_tree(path, tree, value)
-    from leakbench.base.files import digest
+    from leakbench.base.files import file_digest
 
     holder = path.parent / "attack.json" if path.name == "guess.safetensors" else run / "run.json"
     meta = read_sealed(holder)
-    meta["files"][path.relative_to(holder.parent).as_posix()] = digest(path)
+    meta["files"][path.relative_to(holder.parent).as_posix()] = file_digest(path)
     write_sealed(holder, meta)
 
 

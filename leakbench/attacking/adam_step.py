@@ -89,7 +89,7 @@ class AdamStep:
         return torch.where(most.isinf(), g, sign * torch.minimum(sign * g, most))
 
 
-def moved(gradient: Mapping[str, Tensor], rate: float) -> dict[str, Tensor]:
+def adam_moved(gradient: Mapping[str, Tensor], rate: float) -> dict[str, Tensor]:
     """The update that one step of Adam makes of ``gradient``."""
     return {k: -rate * g / (g.abs() + EPSILON) for k, g in gradient.items()}
 

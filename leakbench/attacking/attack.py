@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 from pydantic import Field
 
-from leakbench.attacking.guess import Guess, checked
+from leakbench.attacking.guess import Guess, checked_guesses
 from leakbench.attacking.metric import Metric
 from leakbench.base.spec import Spec
 from leakbench.federation.traffic import party
@@ -164,4 +164,4 @@ class Attack(Spec):
         own = self.model_copy(deep=True)
         guesses = own.blind(view, rng) if blind else own.run(view, rng)
         view._unwritten(who)
-        return checked(guesses, who, view, self.covers)
+        return checked_guesses(guesses, who, view, self.covers)

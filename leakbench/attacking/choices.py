@@ -87,7 +87,7 @@ class ReadyAttack:
 def build(name: str, params: dict[str, Any]) -> ReadyAttack:
     """The attack ``name`` with ``params``."""
     name = registry.meant("attacks", name)
-    attack: Attack = registry.load("attacks", name).build(params, f"attack {name}")
+    attack: Attack = registry.load_plugin("attacks", name).build(params, f"attack {name}")
     return ReadyAttack(name, attack, free=not params)
 
 
@@ -96,7 +96,7 @@ def variants(names: Sequence[str] | None = None) -> list[ReadyAttack]:
     if names is None:
         found = registry.every("attacks")
     else:
-        found = {name: registry.load("attacks", name) for name in names}
+        found = {name: registry.load_plugin("attacks", name) for name in names}
     return [build(name, dict(v)) for name, attack in found.items() for v in attack.variants]
 
 

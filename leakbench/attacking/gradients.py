@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Key = tuple[str, int]  # sender and round
 
 
-def read(seen: Sequence[Message], told: Sequence[Message], source: Source) -> list[Message]:
+def read_gradients(
+    seen: Sequence[Message], told: Sequence[Message], source: Source
+) -> list[Message]:
     """``seen``, its updates replaced by, and joined with, those that ``told`` tells.
 
     A probe, for which nothing else is sent, is freed of what the client's own variate did to it,

@@ -37,12 +37,12 @@ class Guess:
     input_range: InputRange | None = None
 
 
-def moved(guess: Guess, device: str) -> Guess:
+def guess_on_device(guess: Guess, device: str) -> Guess:
     """The same, its tensors on ``device``."""
     return replace(guess, tensors={k: t.to(device) for k, t in guess.tensors.items()})
 
 
-def checked(
+def checked_guesses(
     guesses: Sequence[Guess], who: str, view: View, covers: Callable[[Guess], set[str]]
 ) -> list[Guess]:
     """The guesses with tensors of their own, where they are guesses about what ``view`` shows.

@@ -35,7 +35,7 @@ class _Line(Spec):
     flags: tuple[Said, ...] = Field(max_length=4)
 
 
-def read(path: Path) -> tuple[list[Guessed], Any]:
+def read_guesses(path: Path) -> tuple[list[Guessed], Any]:
     """The guesses of ``path``, each as it should be, and what else the header says.
 
     Raises:

@@ -19,9 +19,9 @@ from leakbench.attacking.public_facts import Outline
 from leakbench.attacking.view import View
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
-from leakbench.base.files import SEALED_SCHEMA, digest, read_tree, write_sealed, write_tree
+from leakbench.base.files import SEALED_SCHEMA, file_digest, read_tree, write_sealed, write_tree
 from leakbench.base.jobs import Progress
-from leakbench.base.shapes import checked
+from leakbench.base.shapes import check_shape
 from leakbench.base.spec import canonical
 from leakbench.record import attack_code, origin
 from leakbench.record.placing import GUESS, NAME, hidden, put
@@ -165,10 +165,10 @@ def guessed(
     fresh = hidden(folder_of(recording, name, attack), "part")
     shutil.rmtree(fresh, ignore_errors=True)
     _save(fresh / GUESS, found, run.transcript)
-    meta = described(recording, name, attack, time.monotonic() - begun)
-    code |= attack_code.opened(attack, run.spec)
+    meta = attack_described(recording, name, attack, time.monotonic() - begun)
+    code |= attack_code.attack_opened(attack, run.spec)
     meta |= {"sources": code, "isolated": elsewhere is not None}
-    listed = {GUESS: digest(fresh / GUESS)}
+    listed = {GUESS: file_digest(fresh / GUESS)}
     write_sealed(fresh / NAME, {**meta, "files": listed})
     return fresh
 
@@ -196,12 +196,14 @@ def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
     fresh = hidden(folder, "part")
     shutil.rmtree(fresh, ignore_errors=True)
     code = attack_code.guessed_by(attack, recording.run.spec)
-    meta = {**described(recording, name, attack, 0.0), "sources": code}
+    meta = {**attack_described(recording, name, attack, 0.0), "sources": code}
     write_sealed(fresh / NAME, {**meta, "status": f"failed: {why}"})
     put(fresh, folder)
 
 
-def described(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
+def attack_described(
+    recording: Recording, name: str, attack: Attack, seconds: float
+) -> dict[str, Any]:
     """attack.json of guesses that are not scored."""
     threat = attack.threat
     words = ["leakbench", "attack", str(recording.run.path), "-a", name]
@@ -256,7 +258,7 @@ def saved(folder: Path) -> list[Guessed]:
     """
     path = folder / GUESS
     tree, meta = read_tree(path)
-    checked(GuessesHeader, meta, path)
+    check_shape(GuessesHeader, meta, path)
     out = []
     for i, g in enumerate(meta["guesses"]):
         about = {k: g[k] for k in ("unit", "round", "accepted", "probe", "failed")}

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from leakbench.attacking import guess_file, guessing
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
-from leakbench.attacking.guess import Guess, checked, moved
+from leakbench.attacking.guess import Guess, checked_guesses, guess_on_device
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base import opened, plugins, registry
 from leakbench.base.errors import LeakbenchError, MethodError
@@ -36,7 +36,7 @@ from leakbench.federation.defense import Defense
 from leakbench.federation.input_range import InputRange
 from leakbench.federation.network import built
 from leakbench.federation.parties import Facts
-from leakbench.federation.precision import kept, products
+from leakbench.federation.precision import kept_dtype, products
 from leakbench.federation.task_data import Examples
 from leakbench.record.knowledge import Source, chosen
 from leakbench.record.messages import Message, read_messages, write_messages
@@ -55,7 +55,7 @@ PREFIXES = (
 )
 
 
-def write(view: View, spec: RunSpec, folder: Path) -> None:
+def write_handout(view: View, spec: RunSpec, folder: Path) -> None:
     """Everything that ``view`` grants, and nothing else; ``spec``: of the run, for the names."""
     knows = view.threat.knows
     write_messages(folder / MESSAGES, list(view._seen))
@@ -102,7 +102,7 @@ class Handout(Source):
     @property
     def dtype(self) -> torch.dtype:
         """Of its floating-point tensors."""
-        return kept(self.about["dtype"])
+        return kept_dtype(self.about["dtype"])
 
     @property
     def products(self) -> torch.dtype:
@@ -122,7 +122,9 @@ class Handout(Source):
     def defense(self, how: str) -> Defense:
         """The method as it "trains_as", or as it "sends_as"."""
         name = self.about["defense"]
-        made: Defense = registry.load("defenses", name).build(self.about[how], f"defense {name}")
+        made: Defense = registry.load_plugin("defenses", name).build(
+            self.about[how], f"defense {name}"
+        )
         return made
 
     @cached_property
@@ -149,7 +151,7 @@ class Handout(Source):
     def module(self) -> nn.Module:
         """The public architecture; its numbers say nothing."""
         name, params = self.about["task"]["name"], self.about["task"]["params"]
-        task = registry.load("tasks", name).build(params, f"task {name}")
+        task = registry.load_plugin("tasks", name).build(params, f"task {name}")
         made = built(task, self.method, self.facts)
         return made.to(self.device, self.dtype).eval()
 
@@ -202,7 +204,7 @@ def guesses(name: str, attack: Attack, view: View, spec: RunSpec, *, blind: bool
     """
     with tempfile.TemporaryDirectory(prefix="leakbench-") as made:
         place = Path(made)
-        write(view, spec, place)
+        write_handout(view, spec, place)
         job: dict[str, Any] = {"attack": name, "params": attack.parameters(), "blind": blind}
         job |= {"device": view.device, "threads": torch.get_num_threads()}
         job["deterministic"] = torch.are_deterministic_algorithms_enabled()
@@ -227,11 +229,11 @@ def guesses(name: str, attack: Attack, view: View, spec: RunSpec, *, blind: bool
                 f"{name} ended with exit status {done.returncode} in its own process:"
                 f" {one_line(last) or 'it said nothing'}."
             )
-        found, _ = guess_file.read(place / GUESS)
+        found, _ = guess_file.read_guesses(place / GUESS)
         view._reached |= {tuple(name) for name in read_json(place / READ)}
         opened.add(read_json(place / OPENED))
-    here = [moved(g.guess, view.device) for g in found]
-    return checked(here, type(attack).__name__, view, attack.covers)
+    here = [guess_on_device(g.guess, view.device) for g in found]
+    return checked_guesses(here, type(attack).__name__, view, attack.covers)
 
 
 def _environment() -> dict[str, str]:

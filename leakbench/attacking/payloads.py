@@ -136,7 +136,9 @@ def parameters(payload: Any, what: str, model: nn.Module) -> dict[str, Any]:
     return {k: v for k, v in payload.items() if k in once}
 
 
-def labels(y: Any, what: str, classes: int, device: str = "cpu", *, epochs: int = 1) -> Tensor:
+def labels_payload(
+    y: Any, what: str, classes: int, device: str = "cpu", *, epochs: int = 1
+) -> Tensor:
     """(epochs n,) int64, from 0 to ``classes`` - 1 (0 ``classes``: to any), in the order of steps.
 
     Args:

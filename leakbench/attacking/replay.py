@@ -17,7 +17,7 @@ from leakbench.base.lazy import torch
 from leakbench.base.streams import DICE, Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
 from leakbench.federation.client_tensors import kept_names
-from leakbench.federation.net import Net, training
+from leakbench.federation.net import Net, training_mode
 from leakbench.federation.optimizer import rate_factor
 from leakbench.federation.parties import Batch, Client
 from leakbench.federation.party_runner import Inbox
@@ -274,7 +274,7 @@ class Replay:
         """The same with another ``net`` in the victim's place."""
         me = self._me(private, self._start, {} if read is None else read)
         me.net = net
-        with training(self.module, self.modes if mode else False), me.rng.lent():
+        with training_mode(self.module, self.modes if mode else False), me.rng.lent():
             value: Tensor = getattr(self.method, self.phase)(net, batch, me)
         return value
 
@@ -285,7 +285,7 @@ class Replay:
         """
         gradient = self.gradient(batch, private)
         if self.adam is not None:
-            whole = adam_step.moved(gradient, self.rate)
+            whole = adam_step.adam_moved(gradient, self.rate)
         else:
             whole = {k: -self.rate * g for k, g in gradient.items()}
         return {k: v * rate_factor(self.module, k) for k, v in whole.items()}

@@ -23,11 +23,11 @@ import torch
 from leakbench.attacking import guess_file, guessing
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
-from leakbench.attacking.guess import Guess, checked, moved
+from leakbench.attacking.guess import Guess, checked_guesses, guess_on_device
 from leakbench.attacking.guessing import Guessed, folder_of, rounds_of
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, UsageError
-from leakbench.base.files import digest, read_sealed, write_sealed
+from leakbench.base.files import file_digest, read_sealed, write_sealed
 from leakbench.record import attack_code, exporting
 from leakbench.record.folders import AttackFolder
 from leakbench.record.placing import GUESS, NAME, hidden
@@ -36,7 +36,7 @@ from leakbench.record.recording import Recording
 Key = tuple[str, int | None]  # unit, probe
 
 
-def named(recording: Recording, folder: Path) -> tuple[str, Attack, dict[str, Any]]:
+def submitted_attack(recording: Recording, folder: Path) -> tuple[str, Attack, dict[str, Any]]:
     """The submission's attack by its name, as it is installed here, and its attack.json.
 
     Raises:
@@ -53,7 +53,7 @@ def named(recording: Recording, folder: Path) -> tuple[str, Attack, dict[str, An
     name, params, of = (meta.get(k) for k in ("attack", "params", "of"))
     if not isinstance(name, str) or not isinstance(params, dict):
         raise UsageError(f"{folder / NAME} names no attack and parameters. Ask for it again.")
-    export = exporting.named(recording.run)
+    export = exporting.archive_name(recording.run)
     if of != export:
         raise UsageError(
             f"{folder} was not made on an export of {recording.run.path}: expected one of"
@@ -63,15 +63,15 @@ def named(recording: Recording, folder: Path) -> tuple[str, Attack, dict[str, An
     return name, build(name, params).attack, meta
 
 
-def taken(recording: Recording, folder: Path) -> Path:
+def taken_submission(recording: Recording, folder: Path) -> Path:
     """The submission with floor and control of our own, in a hidden folder, not yet scored.
 
     Raises:
         UsageError: as for ``named``; a guess is not about what was attacked, or one is left out.
         BrokenFile: a file of it is damaged.
     """
-    name, attack, meta = named(recording, folder)
-    given, _ = guess_file.read(folder / GUESS)
+    name, attack, meta = submitted_attack(recording, folder)
+    given, _ = guess_file.read_guesses(folder / GUESS)
     mine = [g for g in given if g.role == "attack"]
     if not mine:
         raise UsageError(f"{folder} holds no guess of the attack itself.")
@@ -99,10 +99,10 @@ def taken(recording: Recording, folder: Path) -> Path:
     fresh = hidden(folder_of(recording, name, attack), "submitted")
     shutil.rmtree(fresh, ignore_errors=True)
     guessing._save(fresh / GUESS, found, recording.run.transcript)
-    about = guessing.described(recording, name, attack, 0.0)
+    about = guessing.attack_described(recording, name, attack, 0.0)
     about |= {"sources": _sources(meta), "submitted": True, "no_control": not ours}
     about["command"] = shlex.join(["leakbench", "submit", str(recording.run.path), str(folder)])
-    write_sealed(fresh / NAME, {**about, "files": {GUESS: digest(fresh / GUESS)}})
+    write_sealed(fresh / NAME, {**about, "files": {GUESS: file_digest(fresh / GUESS)}})
     return fresh
 
 
@@ -112,9 +112,9 @@ def _parted(
     """The submission's guesses at round ``t``, and our blind guesses about the same units."""
     who = f"the submitted {type(attack).__name__}"
     view = View(attack.threat, recording, t)
-    made = [replace(moved(g, recording.device), accepted=False) for g in given]
+    made = [replace(guess_on_device(g, recording.device), accepted=False) for g in given]
     try:
-        mine = checked(made, who, view, attack.covers)
+        mine = checked_guesses(made, who, view, attack.covers)
     except MethodError as error:
         raise UsageError(f"{error} Ask for it again.") from None
     blind = attack(View(attack.floor_threat, recording, t), blind=True)

@@ -215,7 +215,7 @@ class Transcript(Source):
                 )
             behind = f"the labels behind {what}"
             epochs = self._epochs(round, place[2])
-            y = payloads.labels(labels, behind, self._classes, self.device, epochs=epochs)
+            y = payloads.labels_payload(labels, behind, self._classes, self.device, epochs=epochs)
             self._behind[place] = {"y": y}
         if kind == "prototype" and sender != "server":
             self._length = len(given)
@@ -373,7 +373,7 @@ class Transcript(Source):
 
     # what is given --------------------------------------------------------------------------------
     def _examples(self, x: Tensor, y: Any) -> Examples:
-        labels = payloads.labels(y, "the labels of aux_data", self._classes, self.device)
+        labels = payloads.labels_payload(y, "the labels of aux_data", self._classes, self.device)
         if (len(labels), *self._shape) != tuple(x.shape):
             raise UsageError(
                 f"aux_data: expected inputs {(len(labels), *self._shape)}, as the labels and the"
@@ -440,7 +440,7 @@ def _method(
     if loss is not None:
         return OwnLoss.of(loss, fields)
     if isinstance(method, str):
-        named: Defense = registry.load("defenses", method).build(fields, f"defense {method}")
+        named: Defense = registry.load_plugin("defenses", method).build(fields, f"defense {method}")
         return named
     if fields:
         raise UsageError(

@@ -110,7 +110,7 @@ class View:
         seen = self._of_its_rounds(granted)
         if tells:
             told = self._of_its_rounds(_of(self._past, (tells,)))
-            seen = gradients.read(seen, told, source)
+            seen = gradients.read_gradients(seen, told, source)
         return seen if chained is None else _of_the_same(seen, chained)
 
     def _passed(self, crossed: Sequence[Message]) -> list[Message]:

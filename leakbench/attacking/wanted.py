@@ -12,7 +12,7 @@ from typing import Any
 from leakbench.attacking import choices
 from leakbench.attacking.choices import ReadyAttack
 from leakbench.federation.network import built
-from leakbench.record.naming import distinct
+from leakbench.record.naming import distinct_specs
 from leakbench.record.runspec import RunSpec, make_spec, parts
 
 
@@ -41,7 +41,7 @@ def wanted_runs(given: Iterable[Mapping[str, Any]]) -> list[WantedRun]:
             choice = choices.build(name, dict(params))
             attacks.append((choice.name, choice.attack.parameters()))
         specs.append(make_spec(**{**one, "attacks": attacks}))
-    specs = distinct(specs)
+    specs = distinct_specs(specs)
     # What only the networks themselves can say: with torch, and before anything is trained.
     for made in map(parts, specs):
         built(made.task, made.method, made.task.facts(made.method))

@@ -30,13 +30,13 @@ class Room:
             UsageError: it is one of torch's, and there is no room for them.
         """
         if name.startswith("torch."):
-            if why := lacking():
+            if why := address_space_lacking():
                 raise UsageError(why)
             sys.meta_path.remove(self)
         return None
 
 
-def lacking() -> str:
+def address_space_lacking() -> str:
     """Why torch's libraries do not fit below the limit (`ulimit -v`), a sentence, or ""."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:

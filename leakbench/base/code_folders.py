@@ -18,7 +18,7 @@ def installed(path: str | Path) -> bool:
     return within(str(path), _libraries())
 
 
-def ours(path: str | Path) -> bool:
+def comes_with_leakbench(path: str | Path) -> bool:
     """Does it come with leakbench?"""
     return within(os.path.abspath(path), _our_folders())  # noqa: PTH100
 

@@ -57,17 +57,17 @@ class Executor:
     def run(
         self, jobs: Sequence[Job], *, tell: Tell = lambda *_: None, budget: float = math.inf
     ) -> list[Outcome]:
-        """Do them all; as ``leakbench.base.jobs.run``.
+        """Do them all; as ``leakbench.base.jobs.run_jobs``.
 
         Raises:
             UsageError: there is no such cluster, or it cannot do these jobs.
         """
         if self.here or not jobs:
-            return local.run(jobs, workers=self.workers, tell=tell, budget=budget)
+            return local.run_jobs(jobs, workers=self.workers, tell=tell, budget=budget)
         from leakbench.base import ray_jobs
 
         share = ray_jobs.Share(self.workers, self.cpus, self.gpus, budget)
-        return ray_jobs.run(jobs, self.address, share, tell)
+        return ray_jobs.run_on_ray(jobs, self.address, share, tell)
 
 
 def executor(

@@ -313,7 +313,7 @@ def _open(
     return leaves, meta
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """SHA-256 of a file."""
     plain(path)
     with path.open("rb") as file:
@@ -324,10 +324,10 @@ def digests(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, str]:
     """{name below ``folder``: SHA-256}, without hidden files and names that begin so."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
     names = {p.relative_to(folder).as_posix(): p for p in files}
-    return {n: digest(p) for n, p in names.items() if not n.startswith(without or ("\0",))}
+    return {n: file_digest(p) for n, p in names.items() if not n.startswith(without or ("\0",))}
 
 
-def verify(folder: Path, listed: Mapping[str, str]) -> None:
+def verify_files(folder: Path, listed: Mapping[str, str]) -> None:
     """Every listed file is there, unchanged.
 
     Raises:
@@ -337,7 +337,7 @@ def verify(folder: Path, listed: Mapping[str, str]) -> None:
         path = inside(folder, name)
         if not path.is_file():
             raise BrokenFile(f"{path} is missing, though {folder.name} lists it. Make it again.")
-        if digest(path) != sha:
+        if file_digest(path) != sha:
             raise BrokenFile(
                 f"{path} was changed or damaged: its SHA-256 is not the recorded one. Make it"
                 " again."

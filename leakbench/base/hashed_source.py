@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType
 
 from leakbench.base import opened
-from leakbench.base.code_folders import installed, ours, within
+from leakbench.base.code_folders import comes_with_leakbench, installed, within
 from leakbench.base.errors import UsageError
 
 ran: dict[str, str] = {}  # file -> SHA-256 of what of it was compiled in this process
@@ -28,12 +28,12 @@ class HashedSource(SourceFileLoader):
         path = self.get_filename(fullname)
         source = self.get_data(path)
         ran[os.path.abspath(path)] = hashlib.sha256(source).hexdigest()  # noqa: PTH100
-        if not ours(path):
-            opened.listen(fullname)
+        if not comes_with_leakbench(path):
+            opened.listen_to(fullname)
         return self.source_to_code(source, path)
 
 
-def find(
+def find_source(
     name: str, path: Sequence[str] | None, below: Collection[str] | None = None
 ) -> ModuleSpec | None:
     """Python's own finding of a method's module: any, or one that lies in a folder of ``below``.
@@ -59,7 +59,7 @@ def find(
     return spec
 
 
-def unchanged(paths: Collection[Path]) -> None:
+def sources_unchanged(paths: Collection[Path]) -> None:
     """The files still say what was compiled.
 
     Else a number would be made by the one and marked by the digest of the other.

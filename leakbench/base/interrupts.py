@@ -41,7 +41,7 @@ def heed() -> None:
         raise KeyboardInterrupt
 
 
-def exit_code() -> int:
+def signal_exit_code() -> int:
     """128 and the signal's number, as a shell says it: 130 after Ctrl-C, 143 after SIGTERM."""
     return 128 + int(_Heard.signal or signal.SIGINT)
 

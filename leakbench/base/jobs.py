@@ -60,7 +60,7 @@ class Outcome:
     left_out: bool = False  # it was not begun, for it would not have ended in time
 
 
-def run(
+def run_jobs(
     jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None, budget: float = math.inf
 ) -> list[Outcome]:
     """Do them all, ``workers`` at a time, in as many threads each as there would be here.

@@ -22,7 +22,7 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextmanager
-def training(run: Path) -> Iterator[None]:
+def training_lock(run: Path) -> Iterator[None]:
     """While the run in the folder ``run`` is written; no attack on it goes on.
 
     Raises:

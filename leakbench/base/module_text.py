@@ -80,7 +80,7 @@ class ModuleText:
         return below, next(a.name for a in node.names if name == (a.asname or a.name))
 
 
-def read(module: str) -> ModuleText:
+def read_module(module: str) -> ModuleText:
     """The source of ``module``; only the packages that it lies in are imported.
 
     Raises:
@@ -118,7 +118,7 @@ def defined(module: str, name: str) -> tuple[ModuleText, ast.stmt]:
     Raises:
         Unsaid: the sources do not say it.
     """
-    source = read(module)
+    source = read_module(module)
     found = source.imported(name)
     return defined(*found) if found else (source, source.origin(name))
 
@@ -141,7 +141,7 @@ def entries(module: str, name: str) -> dict[str, str]:
     Raises:
         Unsaid: it is no such dictionary.
     """
-    node = read(module).origin(name)
+    node = read_module(module).origin(name)
     table = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
     if not isinstance(table, ast.Dict):
         raise Unsaid(name)
@@ -153,7 +153,7 @@ def entries(module: str, name: str) -> dict[str, str]:
     return out
 
 
-def attribute(module: str, cls: str, name: str) -> Any:
+def attribute_in_text(module: str, cls: str, name: str) -> Any:
     """The value of a class attribute that is imported, or a tuple of such; a base may have it.
 
     Raises:
@@ -167,7 +167,7 @@ def attribute(module: str, cls: str, name: str) -> Any:
             return _value(source, line.value)
     if len(node.bases) != 1 or not isinstance(node.bases[0], ast.Name):  # no order to follow
         raise Unsaid(name)
-    return attribute(source.name, node.bases[0].id, name)
+    return attribute_in_text(source.name, node.bases[0].id, name)
 
 
 def _value(source: ModuleText, node: ast.expr | None) -> Any:

@@ -34,7 +34,7 @@ class Wanted:
 
     def refused(self) -> str:
         """Why this machine must not do its jobs, in a sentence; "" where it may."""
-        return self.unlike(name(), code()) or self.unseen()
+        return self.unlike(name(), node_code()) or self.unseen()
 
     def unlike(self, node: str, found: Mapping[str, str]) -> str:
         """What ``node`` has in another version: it might give other numbers, unseen."""
@@ -65,10 +65,10 @@ def name() -> str:
     return platform.node() or "without a name"
 
 
-def code() -> dict[str, str]:
+def node_code() -> dict[str, str]:
     """What decides a run's bytes on this machine: {what: its version, or the start of a digest}."""
     found = {"sources of leakbench": _ours(), **provenance.versions()}
-    for path in (*named(), str(plugins.folder())):
+    for path in (*named_nodes(), str(plugins.folder())):
         found[f"plugin {path}"] = _digest([Path(path)])
     groups = [entry_points(group=f"leakbench.{kind}") for kind in plugins.KINDS]
     for package in sorted({point.module for group in groups for point in group}):
@@ -98,7 +98,7 @@ def _digest(places: Iterable[Path]) -> str:
     return sha.hexdigest()[:12] if found else NONE
 
 
-def named() -> list[str]:
+def named_nodes() -> list[str]:
     """The plugins that were named, by their whole paths."""
     given = os.environ.get(plugins.VARIABLE, "").split(os.pathsep)
     return [str(Path(p).absolute()) for p in given if p]
@@ -106,14 +106,14 @@ def named() -> list[str]:
 
 def environment() -> dict[str, str]:
     """What workers must be told of our environment: where plugins and data are."""
-    out = {plugins.VARIABLE: os.pathsep.join(named())}
+    out = {plugins.VARIABLE: os.pathsep.join(named_nodes())}
     if os.environ.get(DATA):
         out[DATA] = str(Path(os.environ[DATA]).absolute())
     return out
 
 
 @contextmanager
-def marked(folders: Iterable[Path]) -> Iterator[dict[str, str]]:
+def marked_nodes(folders: Iterable[Path]) -> Iterator[dict[str, str]]:
     """{folder: a hidden file in it}, by which a worker knows that it sees our disk.
 
     The files go at the end, and before it those that killed commands of this machine left.

@@ -23,7 +23,7 @@ Stamp = list[int]  # size and time of a file
 by: dict[str, dict[str, Stamp]] = {}
 
 
-def listen(module: str) -> None:
+def listen_to(module: str) -> None:
     """From now on what ``module`` opens is noted."""
     if not by:
         sys.addaudithook(_heard)

@@ -59,7 +59,7 @@ def use(path: str | Path) -> Path:
     return given
 
 
-def files() -> dict[str, Path]:
+def plugin_files() -> dict[str, Path]:
     """{module: the file} of the files that hold methods of whichever kind.
 
     Raises:
@@ -92,7 +92,7 @@ def package(kind: str) -> ModuleType | None:
     return made
 
 
-def unchanged(module: ModuleType) -> None:
+def plugin_unchanged(module: ModuleType) -> None:
     """The file of a plugin, and those beside it, still say what was imported.
 
     Raises:
@@ -101,7 +101,9 @@ def unchanged(module: ModuleType) -> None:
     path = getattr(module, "__file__", None)
     if path is not None:
         beside = f"{Path(path).absolute().parent}{os.sep}"
-        hashed_source.unchanged([Path(p) for p in hashed_source.ran if p.startswith(beside)])
+        hashed_source.sources_unchanged(
+            [Path(p) for p in hashed_source.ran if p.startswith(beside)]
+        )
 
 
 def _places() -> list[Path]:
@@ -133,7 +135,7 @@ class _Finder(MetaPathFinder):
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if name.startswith(ONE):
-            file = files().get(name)
+            file = plugin_files().get(name)
             loader = hashed_source.HashedSource(name, str(file))
             return spec_from_file_location(name, file, loader=loader) if file else None
         if name.startswith(SEVERAL) and "." not in name:
@@ -141,8 +143,8 @@ class _Finder(MetaPathFinder):
             spec.submodule_search_locations = _folders(name.removeprefix(SEVERAL))
             return spec
         if not packages.isdisjoint(_upwards(name)):
-            return hashed_source.find(name, path)
-        return hashed_source.find(name, path, _beside) if _beside else None
+            return hashed_source.find_source(name, path)
+        return hashed_source.find_source(name, path, _beside) if _beside else None
 
 
 _beside: dict[str, None] = {}  # the folders in which plugins lay so far, all that is in them

@@ -54,7 +54,7 @@ def provenance(device: str, dtype: str) -> dict[str, Any]:
     return {**code, "device": device, "dtype": dtype}
 
 
-def known(device: str) -> None:
+def known_device(device: str) -> None:
     """Is there such a --device? Asked before torch is loaded.
 
     Raises:
@@ -70,7 +70,7 @@ def device(wanted: str) -> str:
     Raises:
         UsageError: cuda was asked for and there is none, or the name is unknown.
     """
-    known(wanted)
+    known_device(wanted)
     import torch
 
     there = torch.cuda.is_available()

@@ -156,7 +156,7 @@ def slots(node: Mapping[str, Any], cpus: int, gpus: float) -> int:
     return int(room)
 
 
-def fit(ray: Any, cpus: int, gpus: float) -> list[dict[str, Any]]:
+def fitting_nodes(ray: Any, cpus: int, gpus: float) -> list[dict[str, Any]]:
     """The nodes that have room for a job.
 
     Raises:

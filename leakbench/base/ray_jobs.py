@@ -39,7 +39,7 @@ class Share:
     budget: float = math.inf
 
 
-def run(jobs: Sequence[Job], address: str, share: Share, tell: Tell) -> list[Outcome]:
+def run_on_ray(jobs: Sequence[Job], address: str, share: Share, tell: Tell) -> list[Outcome]:
     """Do them all on the cluster at ``address``; outcomes in the order of ``jobs``.
 
     Raises:
@@ -52,9 +52,9 @@ def run(jobs: Sequence[Job], address: str, share: Share, tell: Tell) -> list[Out
 
     end = time.monotonic() + share.budget
     folders = [Path(job.folder).absolute().parent for job in jobs if job.folder]
-    with ray_cluster.connected(address) as ray, nodes.marked(folders) as marks:
-        wanted = nodes.Wanted(nodes.name(), nodes.code(), marks)
-        ray_cluster.want(ray, wanted, ray_cluster.fit(ray, share.cpus, share.gpus))
+    with ray_cluster.connected(address) as ray, nodes.marked_nodes(folders) as marks:
+        wanted = nodes.Wanted(nodes.name(), nodes.node_code(), marks)
+        ray_cluster.want(ray, wanted, ray_cluster.fitting_nodes(ray, share.cpus, share.gpus))
         alike = torch.are_deterministic_algorithms_enabled()
         order = TaskOrder(wanted, str(Path.cwd()), share.cpus, alike)
         return _Sweep(ray, jobs, order, share, end, tell).run()

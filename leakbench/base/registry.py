@@ -147,7 +147,7 @@ def _imported(name: str) -> ModuleType:
             " or uninstall it, or run leakbench from elsewhere."
         ) from error
     if name.startswith((plugins.ONE, plugins.SEVERAL)):
-        plugins.unchanged(module)
+        plugins.plugin_unchanged(module)
     return module
 
 
@@ -155,7 +155,7 @@ def _place(module: str) -> str:
     """A module as people know it: a plugin by its file."""
     if not module.startswith((plugins.ONE, plugins.SEVERAL)):
         return repr(module)
-    return next((str(p) for n, p in plugins.files().items() if n == module), repr(module))
+    return next((str(p) for n, p in plugins.plugin_files().items() if n == module), repr(module))
 
 
 def names(kind: str) -> dict[str, str]:
@@ -186,7 +186,7 @@ def _provided(kind: str) -> Iterator[tuple[str, str]]:
         ):  # one by one: of two files of a name both are told
             for module in _files((folder,), _changed((folder,))):
                 yield _called(kind, module), f"{package.__name__}.{module}"
-    for module in plugins.files():
+    for module in plugins.plugin_files():
         try:
             there = _methods(module)
         except UsageError as error:
@@ -226,7 +226,7 @@ def every(kind: str) -> dict[str, type[Any]]:
     Raises:
         UsageError: as for ``names``; and as for ``load`` of what is ours.
     """
-    return dict(_usable(kind, lambda name, _: load(kind, name)))
+    return dict(_usable(kind, lambda name, _: load_plugin(kind, name)))
 
 
 def _usable(kind: str, read: Callable[[str, str], Any]) -> Iterator[tuple[str, Any]]:
@@ -241,12 +241,12 @@ def _usable(kind: str, read: Callable[[str, str], Any]) -> Iterator[tuple[str, A
 
 def _doc(kind: str, name: str, module: str) -> str:
     try:
-        source = module_text.read(module)
+        source = module_text.read_module(module)
     except module_text.Unsaid:
         source = None
     if source is not None and len(source.classes) == 1:
         return source.doc
-    return inspect.getdoc(inspect.getmodule(load(kind, name))) or ""
+    return inspect.getdoc(inspect.getmodule(load_plugin(kind, name))) or ""
 
 
 def attributes(kind: str, which: str) -> dict[str, Any]:
@@ -267,11 +267,11 @@ def attribute(kind: str, name: str, which: str) -> Any:
         UnknownName, UsageError: as for ``load``.
     """
     try:
-        source = module_text.read(names(kind)[name])
+        source = module_text.read_module(names(kind)[name])
         (cls,) = source.classes
-        return module_text.attribute(source.name, cls.name, which)
+        return module_text.attribute_in_text(source.name, cls.name, which)
     except (KeyError, ValueError, module_text.Unsaid):
-        return getattr(load(kind, name), which)
+        return getattr(load_plugin(kind, name), which)
 
 
 def plugged(kind: str) -> list[str]:
@@ -293,7 +293,7 @@ def meant(kind: str, name: str) -> str:
     return found
 
 
-def load(kind: str, name: str) -> type[Any]:
+def load_plugin(kind: str, name: str) -> type[Any]:
     """The public class that the method's module defines, of a plugin's file the one of its kind.
 
     Raises:

@@ -35,7 +35,7 @@ class Closed(Shape):
     model_config = ConfigDict(extra="forbid")
 
 
-def checked(shape: type[Shape], value: Any, path: Path, mend: str = "Make it again.") -> None:
+def check_shape(shape: type[Shape], value: Any, path: Path, mend: str = "Make it again.") -> None:
     """``value``, read from ``path``, has this shape.
 
     Args:

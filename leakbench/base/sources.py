@@ -21,7 +21,7 @@ from pathlib import Path
 
 from leakbench.base import code_folders, hashed_source, opened, plugins
 from leakbench.base.errors import UsageError
-from leakbench.base.files import digest as digest_of_file
+from leakbench.base.files import file_digest as digest_of_file
 
 OURS = code_folders.OURS
 METHODS = OURS - {"leakbench"}
@@ -58,7 +58,7 @@ class ModuleFile:
         return self.top in OURS
 
 
-def digest(modules: Iterable[str], but: Iterable[str] = ()) -> str:
+def sources_digest(modules: Iterable[str], but: Iterable[str] = ()) -> str:
     """SHA-256 over the sources of ``modules`` and of all that they rest on, by the rule.
 
     Args:
@@ -82,7 +82,7 @@ def digest(modules: Iterable[str], but: Iterable[str] = ()) -> str:
 def _bytes(path: Path) -> bytes:
     if path.suffix not in (".py", ".pyi"):
         return path.read_bytes()
-    hashed_source.unchanged([path])
+    hashed_source.sources_unchanged([path])
     # Line ends are those of the checkout, not of the code.
     return path.read_bytes().replace(b"\r\n", b"\n")
 
@@ -131,7 +131,7 @@ def _folder(module: str) -> Path:
 def _counts(path: str) -> bool:
     if path.startswith(("/proc/", "/sys/", "/dev/")):
         return False
-    return not code_folders.installed(path) and not code_folders.ours(path)
+    return not code_folders.installed(path) and not code_folders.comes_with_leakbench(path)
 
 
 def _content(path: str) -> str:

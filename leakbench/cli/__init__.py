@@ -64,7 +64,7 @@ def run(argv: list[str]) -> int:
         came = interrupts.heard()
         by = f" by {came.name}" if came and came != signal.SIGINT else ""
         _say(f"interrupted{by}. {LEFT.get(argv[0] if argv else '', '')}".strip())
-        return terminal.finish(interrupts.exit_code())
+        return terminal.finish(interrupts.signal_exit_code())
 
 
 def _run(argv: list[str]) -> int:
@@ -110,7 +110,9 @@ def _run(argv: list[str]) -> int:
         return UsageError.exit_code
     except Exception:  # the last line of defence: one sentence and a log
         interrupts.heed()
-        if (why := address_space.lacking()) and "torch._C" not in sys.modules:  # half loaded
+        if (
+            why := address_space.address_space_lacking()
+        ) and "torch._C" not in sys.modules:  # half loaded
             _say(why)
             return UsageError.exit_code
         _say(f"a fault of leakbench itself; please report it with {_log(traceback.format_exc())}.")

@@ -69,7 +69,7 @@ def demo(
     """Try all of it on digits. Trains, attacks and reports in about three minutes."""
     from leakbench.cli import demo as _demo
 
-    return _demo.run(out, Console(quiet, verbose))
+    return _demo.run_demo(out, Console(quiet, verbose))
 
 
 @app.command()
@@ -86,7 +86,7 @@ def train(
             "-w",
             "--wrapper",
             metavar="WRAPPER",
-            autocompletion=completion.of("wrappers"),
+            autocompletion=completion.completion_of("wrappers"),
             help="A wrapper on the wire, or several: a,b.",
         ),
     ] = [],  # noqa: B006
@@ -342,7 +342,7 @@ def verify(
     """
     from leakbench.cli import verify as _verify
 
-    return _verify.run(run, replay=replay, console=Console(quiet), as_json=as_json)
+    return _verify.run_verify(run, replay=replay, console=Console(quiet), as_json=as_json)
 
 
 @app.command()
@@ -390,12 +390,12 @@ def reproduce(
     from leakbench.cli import reproduce as _reproduce
 
     if listed:
-        return _reproduce.listing(out, as_json=as_json)
+        return _reproduce.list_recipes(out, as_json=as_json)
     if name is None:
         raise UsageError(
             "no table or figure was named; leakbench reproduce --list shows which there are."
         )
-    return _reproduce.run(
+    return _reproduce.run_reproduce(
         name,
         scale,
         seeds=seeds,
@@ -434,7 +434,7 @@ def show(
         str,
         typer.Argument(
             metavar="NAME",
-            autocompletion=completion.of(*completion.KINDS),
+            autocompletion=completion.completion_of(*completion.KINDS),
             help="A name of `leakbench list`.",
         ),
     ],
@@ -465,7 +465,7 @@ def tune(
     plan = options.TrainPlan()
     single = {"task": task, "rounds": None, "engine": None, "dtype": dtype, "record": None}
     options.amend(plan, defense, [], setting, single, None)
-    return _tune.run(plan, rounds, device=device, as_json=as_json)
+    return _tune.run_tune(plan, rounds, device=device, as_json=as_json)
 
 
 @app.command()
@@ -473,4 +473,4 @@ def doctor(as_json: AsJson = False) -> int:
     """What is here and what is missing. Device, data, LPIPS weights, versions; and what to do."""
     from leakbench.cli import doctor as _doctor
 
-    return _doctor.run(as_json=as_json)
+    return _doctor.run_doctor(as_json=as_json)

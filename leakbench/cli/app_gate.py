@@ -95,7 +95,7 @@ def check(
         outputs=CheckOutputs(as_json, quiet, verbose, junit, summary, sarif),
     )
     there = executor(on, jobs, cpus, gpus)
-    return _check.run(run, asked, executor=there, console=Console(quiet, verbose))
+    return _check.run_check(run, asked, executor=there, console=Console(quiet, verbose))
 
 
 def ci(
@@ -149,7 +149,7 @@ def ci(
     )
     console = Console(quiet, verbose)
     there = executor(on, jobs, cpus, gpus)
-    return _ci.run(
+    return _ci.run_ci(
         spec, asked, seeds=seeds, device=device, executor=there, out=out, console=console
     )
 

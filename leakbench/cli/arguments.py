@@ -23,14 +23,17 @@ Defenses = Annotated[
         "-d",
         "--defense",
         metavar="DEFENSE",
-        autocompletion=completion.of("defenses"),
+        autocompletion=completion.completion_of("defenses"),
         help="A federated method, or several: a,b.",
     ),
 ]
 TaskName = Annotated[
     str | None,
     typer.Option(
-        "-t", "--task", autocompletion=completion.of("tasks"), help="A task; digits unless given."
+        "-t",
+        "--task",
+        autocompletion=completion.completion_of("tasks"),
+        help="A task; digits unless given.",
     ),
 ]
 Dtype = Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")]
@@ -62,7 +65,7 @@ Attacks = Annotated[
         "-a",
         "--attack",
         metavar="ATTACK",
-        autocompletion=completion.of("attacks"),
+        autocompletion=completion.completion_of("attacks"),
         help="An attack, or several: a,b.",
     ),
 ]

@@ -14,7 +14,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.executors import Executor
 from leakbench.base.jobs import Job, Outcome
 from leakbench.cli import keys
-from leakbench.cli.commands import SOME_FAILED, do_all, exit_code, show
+from leakbench.cli.commands import SOME_FAILED, do_all, jobs_exit_code, show_rows
 from leakbench.cli.console import Console
 from leakbench.cli.pace import duration
 from leakbench.cli.rotation import Rotation, left
@@ -47,8 +47,8 @@ def attack(
     from leakbench.base import provenance
     from leakbench.record import folders
 
-    provenance.known(device)
-    chosen, found = _choices(keys.names(attacks), given), folders.find(names)
+    provenance.known_device(device)
+    chosen, found = _choices(keys.split_names(attacks), given), folders.find(names)
     from leakbench.scoring.score import UNSCORED  # with torch, when every name is known
 
     plan = _Plan(
@@ -81,8 +81,8 @@ def attack(
     scored = [o for o in made if api.Results(Path(o.value)).scored]
     for path in dict.fromkeys(Path(o.value).parent.parent for o in made if o not in scored):
         console.warn(f"{path} {UNSCORED}")
-    numbers(scored, as_json)
-    return max(exit_code(done, console), SOME_FAILED if any(not r.done for r in found) else 0)
+    show_numbers(scored, as_json)
+    return max(jobs_exit_code(done, console), SOME_FAILED if any(not r.done for r in found) else 0)
 
 
 @dataclass
@@ -179,7 +179,7 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
     from leakbench.record import folders
     from leakbench.record.placing import GUESS
 
-    attacks = [registry.meant("attacks", name) for name in keys.names(attacks)]
+    attacks = [registry.meant("attacks", name) for name in keys.split_names(attacks)]
     todo, found = [], folders.find(names)
     from leakbench import pipeline
 
@@ -188,25 +188,25 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
             has_guesses = GUESS in folder.meta.get("files", {})
             if (not attacks or folder.name in attacks) and has_guesses:
                 saved = (str(run.path), folder.name, folder.meta["params"])
-                todo.append(Job(f"{folder.name} on {run.id}", pipeline.score, saved))
+                todo.append(Job(f"{folder.name} on {run.id}", pipeline.score_guesses, saved))
     if not todo:
         raise UsageError("no saved guesses were found there. Run leakbench attack first.")
     done = do_all(todo, Executor(), console)
-    numbers([o for o in done if not o.error], as_json)
-    return exit_code(done, console)
+    show_numbers([o for o in done if not o.error], as_json)
+    return jobs_exit_code(done, console)
 
 
-def numbers(done: Iterable[Outcome], as_json: bool) -> None:
+def show_numbers(done: Iterable[Outcome], as_json: bool) -> None:
     """What attacks measured, at the audited stages; with ``--json`` the curves, too."""
     from leakbench.api import Results
     from leakbench.attacking import choices
 
     rows = [r for o in done for r in Results(Path(o.value)).rows]
     if as_json:
-        show(rows, (), as_json)
+        show_rows(rows, (), as_json)
         return
     lines = []
     for row in (r for r in rows if r["stage"] != "curve"):
         made = choices.build(row["attack"], json.loads(row["attack_params"]))
         lines.append({**row, "settings": ",".join(made.changed) or "defaults"})
-    show(lines, ATTACKED, as_json)
+    show_rows(lines, ATTACKED, as_json)

@@ -13,7 +13,7 @@ from leakbench.base.executors import Executor
 from leakbench.base.jobs import Job, Outcome
 from leakbench.cli import commands
 from leakbench.cli.check_cases import Undecided
-from leakbench.cli.check_output import CheckOutputs, show
+from leakbench.cli.check_output import CheckOutputs, show_check
 from leakbench.cli.console import Console, emit, emit_json
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Gate:
         """Compare them with the baseline."""
         from leakbench import api
         from leakbench.results.tables import collect
-        from leakbench.words.outcomes import with_words
+        from leakbench.words.outcomes import check_in_words
 
         asked = self.asked
         with self.console.busy("reading runs and comparing"):
@@ -116,10 +116,10 @@ class Gate:
                 terms=asked.terms,
             )
         less = tuple(dict.fromkeys([*asked.less, *found.less]))
-        return with_words(replace(found, less=less))
+        return check_in_words(replace(found, less=less))
 
 
-def run(names: Sequence[str], asked: Asked, *, executor: Executor, console: Console) -> int:
+def run_check(names: Sequence[str], asked: Asked, *, executor: Executor, console: Console) -> int:
     """`leakbench check RUN...`."""
     from leakbench.record import folders
 
@@ -146,16 +146,16 @@ def checked(
     if asked.spend:
         from leakbench import spending
 
-        how = partial(do, executor=executor, console=console)
+        how = partial(do_jobs, executor=executor, console=console)
         result, made = spending.spend(runs, gate.check, asked.spend, do=how, say=console.say)
         every += made.failed
     else:
         result = gate.check(runs)
-    commands.exit_code(every, console)  # says what failed
+    commands.jobs_exit_code(every, console)  # says what failed
     result = concluded(result, every)
     undecided: Undecided = "warn" if asked.undecided == WARN else "fail"
     outputs = replace(asked.outputs, undecided=undecided)
-    show(check_of(result, gate.settings, asked.baseline, asked.spec), outputs, console)
+    show_check(check_of(result, gate.settings, asked.baseline, asked.spec), outputs, console)
     return 0 if asked.undecided == WARN and result.exit_code == _cannot_tell() else result.exit_code
 
 
@@ -184,7 +184,7 @@ def update(runs: Sequence[Run], asked: Asked, console: Console) -> int:
     return result.exit_code
 
 
-def do(todo: Sequence[Job], *, executor: Executor, console: Console) -> list[Outcome]:
+def do_jobs(todo: Sequence[Job], *, executor: Executor, console: Console) -> list[Outcome]:
     """Do the jobs, with a bar for each."""
     with console.progress(len(todo)) as tell:
         return executor.run(todo, tell=tell)

@@ -16,7 +16,7 @@ OF_A_ROW = {
 OF_A_LIMIT = {"limit", "setting", "value", "low", "high", "rows", "more", "command"}
 
 
-def fields(check: Check, code: int) -> dict[str, Any]:
+def check_fields(check: Check, code: int) -> dict[str, Any]:
     """JSON values alone.
 
     Args:

@@ -42,7 +42,7 @@ def harmless_json(text: str) -> str:
     return text.replace("##[", "#\\u0023[")
 
 
-def marks(check: Check, undecided: Undecided = "fail") -> list[str]:
+def github_commands(check: Check, undecided: Undecided = "fail") -> list[str]:
     """A workflow command for each thing that is not fine, the most urgent first."""
     levels = []
     for line in not_fine(check):

@@ -12,7 +12,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.files import write_bytes
 from leakbench.cli import check_github as github
 from leakbench.cli.check_cases import Undecided, cases_of
-from leakbench.cli.check_fields import fields
+from leakbench.cli.check_fields import check_fields
 from leakbench.cli.check_junit import junit
 from leakbench.cli.check_sarif import sarif
 from leakbench.cli.console import Console
@@ -44,7 +44,7 @@ class CheckOutputs:
     undecided: Undecided = "fail"
 
 
-def show(check: Check, outputs: CheckOutputs, console: Console) -> None:
+def show_check(check: Check, outputs: CheckOutputs, console: Console) -> None:
     """Print what a check said, and write the files that were asked for.
 
     In a GitHub workflow also annotations (on stderr where stdout is JSON), and the job's summary,
@@ -62,18 +62,18 @@ def show(check: Check, outputs: CheckOutputs, console: Console) -> None:
     cases = cases_of(check, outputs.undecided)
     made: list[tuple[str, Path | None, Callable[[], bytes]]] = [
         ("--junit", outputs.junit, lambda: junit(cases)),
-        ("--summary", outputs.summary, lambda: summary(check)),
+        ("--summary", outputs.summary, lambda: summary_bytes(check)),
         ("--sarif", outputs.sarif, lambda: sarif(cases, check.baseline, code)),
     ]
     wrong = [_write(option, path, make()) for option, path, make in made if path]
     collected = github.summary_file()
     if collected and not outputs.summary:
-        _append(collected, summary(check), console)
+        _append(collected, summary_bytes(check), console)
     for sentence in filter(None, wrong):
         raise UsageError(sentence)
 
 
-def summary(check: Check) -> bytes:
+def summary_bytes(check: Check) -> bytes:
     """The Markdown of a job's summary."""
     sheet = Sheet(SUMMARY)
     add_check(sheet, check, LINES)
@@ -81,9 +81,9 @@ def summary(check: Check) -> bytes:
 
 
 def _print(check: Check, outputs: CheckOutputs, code: int, console: Console) -> None:
-    marks = github.marks(check, outputs.undecided) if github.here() else []
+    marks = github.github_commands(check, outputs.undecided) if github.here() else []
     if outputs.as_json:
-        value = fields(check, code)
+        value = check_fields(check, code)
         text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
         terminal.emit_lines(github.harmless_json(text) if github.here() else text)
         for mark in marks:

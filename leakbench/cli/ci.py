@@ -32,7 +32,7 @@ KEYS: dict[str, tuple[type, str]] = {
 }
 
 
-def run(
+def run_ci(
     path: Path,
     asked: Asked,
     *,
@@ -60,7 +60,7 @@ def run(
     wanted = wanted_runs(plan.specs())
     from leakbench import making  # with torch, when every name is known
 
-    do = partial(check.do, executor=executor, console=console)
+    do = partial(check.do_jobs, executor=executor, console=console)
     made = making.make(wanted, out, executor.device(device), do=do, say=console.say)
     if not asked.update:
         # Whoever sends a pull request could have sent the runs that it is judged by.
@@ -70,7 +70,7 @@ def run(
             made.runs, asked, executor=executor, console=console, failed=made.failed
         )
     if made.failed:
-        commands.exit_code(made.failed, console)
+        commands.jobs_exit_code(made.failed, console)
         console.warn("leakbench: the baseline was not written, for it would lack what failed.")
         return PartFailed.exit_code
     return check.update(made.runs, asked, console)
@@ -143,7 +143,7 @@ def _left(terms: Terms, path: Path) -> tuple[Reason, ...]:
     usual = path.parent / USUAL
     if terms.baseline == USUAL or not usual.exists():
         return ()
-    noted = baseline.load(usual).terms or Terms(spec=terms.spec, baseline=USUAL)
+    noted = baseline.load_baseline(usual).terms or Terms(spec=terms.spec, baseline=USUAL)
     return softer(terms, noted) if noted.spec == terms.spec else ()
 
 

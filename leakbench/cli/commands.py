@@ -12,7 +12,7 @@ from leakbench.base.errors import PartFailed, UnknownName, UsageError
 from leakbench.base.executors import Executor
 from leakbench.base.jobs import Job, Outcome
 from leakbench.cli import summary
-from leakbench.cli.console import Console, emit, emit_json, table
+from leakbench.cli.console import Console, emit, emit_json, show_table
 from leakbench.cli.options import TrainPlan
 
 SOME_FAILED = PartFailed.exit_code
@@ -41,7 +41,7 @@ def train(
     from leakbench.scoring import flags
 
     device = executor.device(device)
-    provenance.known(device)
+    provenance.known_device(device)
     if restart and mixed:
         raise UsageError("--restart and --mixed exclude each other: begin anew, or go on.")
     specs = [wanted.spec for wanted in wanted_runs(plan.specs())]
@@ -67,7 +67,7 @@ def train(
         run = folders.load(outcome.value.path)
         if outcome.value.skipped:
             console.say(f"{run.path} is complete; it was not trained again.")
-        found = utility.of_run(run)
+        found = utility.utility_of_run(run)
         last = found.evaluations[-1].estimate
         about = {"run": str(run.path), "engine": run.meta["engine"], "metric": found.meaning.name}
         numbers = {k: getattr(last, k) for k in ("value", "low", "high")}
@@ -93,8 +93,8 @@ def train(
             console.say(f"{run.id}: no wrapper covers the uplink of {', '.join(uncovered)}.")
         for phase, why in run.meta["fallbacks"].items():
             console.detail(f"{run.id}: {phase} was not vectorised: {why}")
-    show(rows, TRAINED, as_json)
-    return exit_code(done, console)
+    show_rows(rows, TRAINED, as_json)
+    return jobs_exit_code(done, console)
 
 
 def report(
@@ -168,7 +168,7 @@ def export(name: str, out: Path, *, console: Console, as_json: bool) -> int:
     return 0
 
 
-def exit_code(done: Sequence[Outcome], console: Console) -> int:
+def jobs_exit_code(done: Sequence[Outcome], console: Console) -> int:
     """0, 2 or 4.
 
     4 where some failed; 2 where an artifact is damaged, or nothing was done because what the user
@@ -192,9 +192,9 @@ def do_all(
         return executor.run(todo, tell=tell, budget=budget)
 
 
-def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool) -> None:
+def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool) -> None:
     """Rows on stdout, as a table or as JSON."""
     if as_json:
         emit_json(list(rows))
     elif rows:
-        table(rows, {c: c for c in columns})
+        show_table(rows, {c: c for c in columns})

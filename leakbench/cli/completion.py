@@ -10,7 +10,7 @@ from leakbench.base.errors import LeakbenchError
 KINDS = registry.KINDS
 
 
-def of(*which: str) -> Callable[[str], list[str]]:
+def completion_of(*which: str) -> Callable[[str], list[str]]:
     """The names of methods of some kinds; after a comma the next one's."""
 
     def offered(incomplete: str) -> list[str]:

@@ -129,7 +129,7 @@ def emit_json(value: Any) -> None:
     emit_lines(json.dumps(value, sort_keys=True, indent=1, allow_nan=False))
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+def show_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
     """Rows on stdout; ``columns``: key -> heading.
 
     Numbers are rounded to three places here, never in a file.

@@ -7,7 +7,7 @@ from typing import Any
 from leakbench.cli.console import emit, emit_json
 
 
-def run(*, as_json: bool) -> int:
+def run_doctor(*, as_json: bool) -> int:
     """Versions, device, data, LPIPS weights, plugins."""
     found = [_versions(), _device(), _data(), _lpips(), _plugins()]
     if as_json:
@@ -78,7 +78,7 @@ def _lpips() -> dict[str, Any]:
     from leakbench.metrics import lpips
 
     try:
-        path = lpips.find()
+        path = lpips.find_weights()
     except lpips.WeightsNotFound as error:
         text = "not found; perceptual distance is left out of reports"
         return _item("LPIPS weights", text, ok=False, do=str(error))

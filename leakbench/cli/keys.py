@@ -34,7 +34,7 @@ def settings(given: Sequence[str]) -> Values:
     return out
 
 
-def names(given: Sequence[str]) -> list[str]:
+def split_names(given: Sequence[str]) -> list[str]:
     """["flea", "fedmix"] of `-d flea,fedmix`, in their order.
 
     Raises:

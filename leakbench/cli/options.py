@@ -198,10 +198,10 @@ def amend(
         UsageError: there is no defense, or a key names nothing that is part of the run.
     """
     if defenses:
-        plan.defenses, plan.named = [(name, {}) for name in keys.names(defenses)], []
+        plan.defenses, plan.named = [(name, {}) for name in keys.split_names(defenses)], []
     if called is not None:
         plan.name, plan.named = well_formed(called, "--as"), []
-    plan.wrappers += [(name, {}) for name in keys.names(wrappers)]
+    plan.wrappers += [(name, {}) for name in keys.split_names(wrappers)]
     if single["task"] is not None and not alike(single["task"], plan.task):
         plan.task, plan.task_values = single["task"], {}
     for key in ("rounds", "engine", "dtype", "record"):

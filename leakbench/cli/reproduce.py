@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench.base.errors import PartFailed
 from leakbench.base.executors import Executor
 from leakbench.cli import commands, keys
-from leakbench.cli.console import Console, emit, emit_json, table
+from leakbench.cli.console import Console, emit, emit_json, show_table
 
 if TYPE_CHECKING:
     from leakbench.base.jobs import Outcome
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leakbench.reproduce.rows import CaseRuns
 
 
-def listing(out: Path, *, as_json: bool) -> int:
+def list_recipes(out: Path, *, as_json: bool) -> int:
     """Each recipe: what it shows, how long each scale takes and which of them were run.
 
     Then what the papers print besides. ``out``: where tables of ours lie.
@@ -33,7 +33,7 @@ def listing(out: Path, *, as_json: bool) -> int:
     from leakbench.reproduce.catalogue import RECIPES
     from leakbench.reproduce.printed import COMING, EVERYTHING
 
-    run = history.of(RECIPES.values(), out)
+    run = history.history_of(RECIPES.values(), out)
     if as_json:
         recipes = {name: _facts(r, run.get(name, {})) for name, r in RECIPES.items()}
         asides = [p for p in EVERYTHING if not p.recipes]
@@ -47,7 +47,9 @@ def listing(out: Path, *, as_json: bool) -> int:
     for name, recipe in RECIPES.items():
         emit(f"{name}: {recipe.about}")
         for scale, x in recipe.scales.items():
-            emit(f"  --scale {scale}: {x.time}; {history.told(run.get(name, {}).get(scale))}")
+            emit(
+                f"  --scale {scale}: {x.time}; {history.scale_phrase(run.get(name, {}).get(scale))}"
+            )
     lacking = [(p, n) for p in EVERYTHING for n in p.recipes if n not in RECIPES]
     titles = {"setup": "Setups, not results", "drawing": "Nothing to run"}
     for kind, said in {**titles, "text": "Of the text, left out"}.items():
@@ -65,16 +67,20 @@ def listing(out: Path, *, as_json: bool) -> int:
 
 def _facts(recipe: Recipe, run: Mapping[str, Sequence[Column]]) -> dict[str, Any]:
     """Of one recipe; ``run``: what was run of it, by scale."""
-    from leakbench.reproduce.printed import of
+    from leakbench.reproduce.printed import printed_numbers
 
     scales = {}
     for scale, x in recipe.scales.items():
         columns = [c.model_dump() for c in run.get(scale, ())]
         scales[scale] = {"time": x.time, "run": columns}
-    return {"about": recipe.about, "shows": [p.name for p in of(recipe.name)], "scales": scales}
+    return {
+        "about": recipe.about,
+        "shows": [p.name for p in printed_numbers(recipe.name)],
+        "scales": scales,
+    }
 
 
-def run(
+def run_reproduce(
     name: str,
     scale: str,
     *,
@@ -93,8 +99,8 @@ def run(
     from leakbench.reproduce import catalogue, plan
 
     device = executor.device(device)
-    provenance.known(device)
-    recipe = catalogue.find(name)
+    provenance.known_device(device)
+    recipe = catalogue.find_recipe(name)
     given = None if seeds is None else keys.seeds(seeds)
     planned = plan.plan(recipe, scale, only=only, seeds=given, runs=runs)
     from leakbench.reproduce import figures, kept, make, marks, rows, sweeps, write  # with torch
@@ -110,19 +116,21 @@ def run(
     found = _found(planned, done, runs, console)
     with console.busy("reading runs and writing the table"):
         settings = {key: f.setting for key, f in found.items() if f.setting}
-        lines = rows.table(recipe, scale, planned, found)
+        lines = rows.table_rows(recipe, scale, planned, found)
         lines = kept.joined(lines, before, planned, runs)
         lines = marks.marked(recipe, sweeps.with_best(recipe, scale, planned, lines))
         if settled := [r for r in lines if kept.KEPT in r.note]:
-            console.warn(kept.told(settled, recipe))
+            console.warn(kept.kept_sentence(settled, recipe))
         datasets = list(dict.fromkeys(p.setup.column for p in planned))
         said = []
         for d in datasets:
             asked = [o for o in recipe.orders_of(scale) if not o.datasets or d in o.datasets]
             said += [o.judge(lines, d) for o in asked]
-        settings |= {k: settings[v] for k, v in sweeps.taken(recipe, scale, lines) if v in settings}
+        settings |= {
+            k: settings[v] for k, v in sweeps.rows_taken(recipe, scale, lines) if v in settings
+        }
         drawn = figures.draw(recipe, scale, lines, settings, out)
-        files = [*write.write(recipe, scale, lines, said, drawn, out), *drawn]
+        files = [*write.write_paper_table(recipe, scale, lines, said, drawn, out), *drawn]
         if excerpts and recipe.scales[scale].excerpts:
             files += _excerpts([r for f in found.values() for r in f.runs], out / "runs", console)
     if as_json:
@@ -142,7 +150,7 @@ def run(
             emit(
                 f"{write.title(mine)}, {scale}; the paper's number, and ours with its 95 % interval"
             )
-            table(write.wide(recipe, mine), write.headings(recipe, mine))
+            show_table(write.wide(recipe, mine), write.headings(recipe, mine))
             emit("")
             for s in (s for s in said if s.dataset == dataset):
                 emit(f"* {s.sentence}")
@@ -151,7 +159,7 @@ def run(
             emit(str(file))
     failed = any(o.value.failed for o in done if not o.error)
     failed = failed or any(p.lacking and p.wanted for p in planned)
-    return max(commands.exit_code(done, console), PartFailed.exit_code if failed else 0)
+    return max(commands.jobs_exit_code(done, console), PartFailed.exit_code if failed else 0)
 
 
 def _found(

@@ -101,7 +101,7 @@ def one(name: str, *, as_json: bool) -> int:
 
 def _about(kind: str, name: str, line: str) -> dict[str, Any]:
     if kind in registry.KINDS:
-        return _facts(kind, name, registry.load(kind, name))
+        return _facts(kind, name, registry.load_plugin(kind, name))
     more = _meaning(_metrics()[name]) if kind == "metrics" else {}
     return {"kind": _ONE[kind], "about": line, **more, "parameters": []}
 
@@ -171,11 +171,11 @@ def _shares(name: str) -> list[str]:
 def _begins(task: Any) -> str:
     """How the task's network begins, found by making it."""
     from leakbench.federation.defense import Defense
-    from leakbench.federation.network import begun, built, own_numbers, told
+    from leakbench.federation.network import begun, begun_text, built, own_numbers
 
     facts = next(filter(None, map(partial(_facts_for, task), registry.every("defenses").values())))
     one, other = (built(task, Defense(), facts, again=again) for again in (0, 1))
-    return told(begun(one, own_numbers(one, other)))
+    return begun_text(begun(one, own_numbers(one, other)))
 
 
 def _facts_for(task: Any, method: type[Any]) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Outcome
-from leakbench.cli.attack import numbers
+from leakbench.cli.attack import show_numbers
 from leakbench.cli.console import Console
 
 
@@ -22,10 +22,10 @@ def submit(name: str, guesses: Path, *, force: bool, console: Console, as_json: 
             f"{name} holds {len(found)} runs, and guesses are of one. Name one run folder."
         )
     made = api.submit(found[0], guesses, force=force)
-    if any("no_control" in flags.split(r["flags"]) for r in made.rows):
+    if any("no_control" in flags.split_flags(r["flags"]) for r in made.rows):
         console.warn(
             f"{made.path}: the attack that made these guesses is not the one that is installed"
             " here, so nobody ran it on the control: they may accuse, and never acquit."
         )
-    numbers([Outcome(name, str(made.path))], as_json)
+    show_numbers([Outcome(name, str(made.path))], as_json)
     return 0

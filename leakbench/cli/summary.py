@@ -11,7 +11,7 @@ from typing import Any
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.reason_words import reason_text
-from leakbench.cli.console import emit, table
+from leakbench.cli.console import emit, show_table
 from leakbench.results.number import ANY, CASCADE, Configuration, Number, when
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables
@@ -53,12 +53,12 @@ def tradeoff(tables: Tables) -> None:
     from leakbench.words.headlines import headline
 
     settings = tables.settings
-    named = labels(s.configuration for s in settings)
+    named = setting_labels(s.configuration for s in settings)
     for s in settings:
         named[s.key] = f"{s.called}: {named[s.key]}" if s.called else named[s.key]
     lines = []
     for setting in sorted(settings, key=lambda s: s.task):
-        shown = first([s for s in settings if s.task == setting.task])
+        shown = first_metrics([s for s in settings if s.task == setting.task])
         groups: dict[tuple[int, bool], list[Number]] = defaultdict(list)
         for n in setting.numbers:
             if when(n.stage) == "final" and n.metric in shown:
@@ -66,7 +66,7 @@ def tradeoff(tables: Tables) -> None:
         lines += [_line(groups[at], setting.task, named[setting.key]) for at in sorted(groups)]
         if not groups:
             lines.append(_unknown(setting, named[setting.key]))
-    table(lines, HEADS)
+    show_table(lines, HEADS)
     if lines:
         emit("Values with 95 % intervals; every metric, stage and attack is in tradeoff.csv.")
     first_of_task: dict[str, Question] = {}
@@ -76,7 +76,7 @@ def tradeoff(tables: Tables) -> None:
         emit(f"{task}, {question.label}: {''.join(part.text for part in headline(question))}")
 
 
-def first(settings: Iterable[Setting]) -> list[str]:
+def first_metrics(settings: Iterable[Setting]) -> list[str]:
     """The metrics that a reader looks at first, by topic.
 
     Of each topic the one that judges it, what that is without what the truth gives, and the first
@@ -139,7 +139,7 @@ def _value(n: Number | None) -> str:
     return f"{value} ({low} to {high})"
 
 
-def labels(configurations: Iterable[Configuration]) -> dict[str, str]:
+def setting_labels(configurations: Iterable[Configuration]) -> dict[str, str]:
     """{``Configuration.key``: what the setting is called in the command line's words}.
 
     As in "fedhide(alpha=0.1, k=5) + clip_noise".
@@ -185,7 +185,7 @@ def _own(name: str, params: Mapping[str, Any]) -> set[str]:
     from leakbench.federation.defense import Defense
 
     known = name in registry.names("defenses")
-    fields = registry.load("defenses", name).model_fields if known else {}
+    fields = registry.load_plugin("defenses", name).model_fields if known else {}
     plain = {
         k
         for k, f in fields.items()

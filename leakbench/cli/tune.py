@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from leakbench.cli.commands import show
+from leakbench.cli.commands import show_rows
 from leakbench.cli.options import TrainPlan
 
 
-def run(plan: TrainPlan, rounds: int, *, device: str, as_json: bool) -> int:
+def run_tune(plan: TrainPlan, rounds: int, *, device: str, as_json: bool) -> int:
     """Measure every setting of ``plan``, show what a round took, and keep the fastest."""
     from leakbench.base import provenance, terminal
     from leakbench.federation.engines import resolve
     from leakbench.record.runspec import make_spec, parts
 
-    provenance.known(device)
+    provenance.known_device(device)
     specs = [make_spec(**given) for given in plan.specs()]
     import torch  # when every name is known
 
@@ -42,7 +42,7 @@ def run(plan: TrainPlan, rounds: int, *, device: str, as_json: bool) -> int:
         for way, seconds in found.seconds.items():
             ratio = {"seconds a round": f"{seconds:.4g}", "loop / it": f"{loop / seconds:.2f}"}
             rows.append({**what, "way": way, **ratio, "used": "*" if way == found.way else ""})
-    show(rows, list(rows[0]) if rows else [], as_json)
+    show_rows(rows, list(rows[0]) if rows else [], as_json)
     if rows:
-        terminal.say(f"kept in {tuned.table()}; a run that was begun goes on as it began")
+        terminal.say(f"kept in {tuned.ways_table()}; a run that was begun goes on as it began")
     return 0

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from leakbench.base.errors import UsageError
-from leakbench.cli.console import Console, emit, emit_json, table
+from leakbench.cli.console import Console, emit, emit_json, show_table
 from leakbench.record.folders import find
 from leakbench.verifying import Finding, Outcome
 
 COLUMNS = {"outcome": "", "part": "part", "what": "derived again", "detail": ""}
 
 
-def run(names: Sequence[str], *, replay: int, console: Console, as_json: bool) -> int:
+def run_verify(names: Sequence[str], *, replay: int, console: Console, as_json: bool) -> int:
     """Check every run; 2 where anything differs, else 0: what could not be checked is listed."""
     found: dict[str, tuple[Finding, ...]] = {}
     runs = find(names)
@@ -43,7 +43,7 @@ def _rows(items: Sequence[Finding]) -> list[dict[str, Any]]:
 
 def _told(path: str, items: Sequence[Finding]) -> None:
     emit(path)
-    table(_rows(items), COLUMNS)
+    show_table(_rows(items), COLUMNS)
     count = Counter(f.outcome for f in items)
     said = [f"{count[o]} {o}" for o in get_args(Outcome) if count[o]]
     emit(f"{', '.join(said)}.\n")

@@ -55,7 +55,7 @@ class _Mark:
     """Where a list on the stack begins."""
 
 
-def read(data: bytes) -> dict[str, Any]:
+def read_pickle(data: bytes) -> dict[str, Any]:
     """What a pickled dict holds; its arrays are to be asked for with ``array``.
 
     Raises:

@@ -43,7 +43,7 @@ def found() -> Path | None:
     return folder if all(path.is_file() for path in files) else None
 
 
-def load(sensor: str) -> tuple[Windows, Windows]:
+def load_sensor(sensor: str) -> tuple[Windows, Windows]:
     """The official training and test part of one sensor ("body", "total", "gyro").
 
     Raises:

@@ -37,7 +37,7 @@ def cifar_python(key: str, classes: int) -> Reader:
 
     def one(path: Path) -> Labelled:
         try:
-            held = array_pickles.read(_bytes(path))
+            held = array_pickles.read_pickle(_bytes(path))
             lacking = [name for name in ("data", key) if name not in held]
             if lacking:
                 raise ValueError(f"it has no {lacking[0]!r}")

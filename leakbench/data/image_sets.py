@@ -83,7 +83,7 @@ def layouts(name: str) -> str:
     return " or ".join(f"{x.folder}/" for x in LAYOUTS[name])
 
 
-def load(name: str) -> tuple[Labelled, Labelled]:
+def load_images(name: str) -> tuple[Labelled, Labelled]:
     """The official training and test set of ``name``.
 
     Images (n, C, H, W) uint8 and classes (n,) int64 of each. Where the set is nowhere, torchvision

@@ -55,7 +55,7 @@ def paste(x: Tensor, kind: str) -> Tensor:
     return out
 
 
-def marked(clients: int, stream: str) -> Tensor:
+def with_marker(clients: int, stream: str) -> Tensor:
     """(C,) bool: half of the clients, rounded down, by a named stream of the task.
 
     FLea's Section 4.4 marks half of the *images*. Here a client's every input has the marker or

@@ -70,9 +70,9 @@ def fetch(name: str) -> None:
     elif name in LISTED:
         LISTED[name].people(name)
     elif name == HAR:
-        har_files.load("body")
+        har_files.load_sensor("body")
     else:
-        image_sets.load(name)
+        image_sets.load_images(name)
 
 
 def absent(name: str) -> str:

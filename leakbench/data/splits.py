@@ -23,7 +23,7 @@ TRIES = 5000  # Dirichlet draws before it is given up
 MU = (0.01, 1000.0)
 
 
-def kept(n: int, clients: int, mean_local_size: int, stream: str) -> Tensor:
+def kept_rows(n: int, clients: int, mean_local_size: int, stream: str) -> Tensor:
     """The rows of n that are kept, ascending: ``mean_local_size`` a client on average; 0: all.
 
     Drawn at random whatever their class; a smaller size is a part of a larger one.
@@ -42,7 +42,7 @@ def kept(n: int, clients: int, mean_local_size: int, stream: str) -> Tensor:
     return _rng(stream, "size").permutation("rows", n)[:size].sort().values
 
 
-def split(
+def split_rows(
     y: Tensor, *, clients: int, classes: int, rule: Rule, param: float, stream: str
 ) -> list[Tensor]:
     """The rows of each client.

@@ -95,7 +95,7 @@ class _Lazy(Sequence[Batch]):
         return self.make(self.rows[step], range(len(self))[step])
 
 
-def plan(
+def batch_plan(
     data: TaskData,
     who: Sequence[int],
     *,

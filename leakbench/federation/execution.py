@@ -17,7 +17,7 @@ from leakbench.federation.parties import Batch
 from leakbench.federation.party_runner import PartyRunner, single
 from leakbench.federation.stacked import stacked
 from leakbench.federation.task_data import TaskData
-from leakbench.federation.threads import threads
+from leakbench.federation.threads import train_in_threads
 
 
 class Ragged(RuntimeError):
@@ -78,7 +78,7 @@ class Execution:
             if out is not None:
                 return out
         if way == "threads":
-            out = self._tried(name, way, lambda: threads(local, each, plan, data))
+            out = self._tried(name, way, lambda: train_in_threads(local, each, plan, data))
             if out is not None:
                 return out
         self.phases[name] = "loop"

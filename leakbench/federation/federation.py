@@ -13,16 +13,16 @@ from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
 from leakbench.federation import engines
-from leakbench.federation.batches import plan
+from leakbench.federation.batches import batch_plan
 from leakbench.federation.client_tensors import ClientTensors, kept_names
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.execution import Execution
-from leakbench.federation.local_steps import amount
+from leakbench.federation.local_steps import steps_or_epochs
 from leakbench.federation.network import built, own_numbers, unsteady
 from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, Client, weighted_mean
 from leakbench.federation.party_runner import PartyRunner, single, unwritten
-from leakbench.federation.precision import split
+from leakbench.federation.precision import split_dtype
 from leakbench.federation.selection import robin, round_size, select
 from leakbench.federation.task import Task
 from leakbench.federation.task_data import TaskData
@@ -49,7 +49,7 @@ class Federation:
         recorder: Observer[Federation] | None = None,
     ) -> None:
         self.method, self.task, self.seed, self.wrappers = method, task, seed, tuple(wrappers)
-        self.dtype, self.low = split(dtype)
+        self.dtype, self.low = split_dtype(dtype)
         self.device = torch.device(device)
         self.engine = engines.resolve(engine, method, self.wrappers)
         self.facts = task.facts(method)
@@ -201,8 +201,8 @@ class Federation:
         name, m = fn.__name__, self.method
         self._once(name)
         where = {"seed": self.seed, "round": self.t, "phase": self.phase}
-        many = dict(zip(("steps", "epochs"), amount(m, steps, epochs), strict=True))
-        todo = plan(self.data, self.who, batch=m.batch, augment=self.augment, **many, **where)
+        many = dict(zip(("steps", "epochs"), steps_or_epochs(m, steps, epochs), strict=True))
+        todo = batch_plan(self.data, self.who, batch=m.batch, augment=self.augment, **many, **where)
         each = self.holdings(self.chosen)
         share = self.share = self._shares(each["count"])
         if m.average == "weighted":

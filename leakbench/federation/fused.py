@@ -15,11 +15,11 @@ from leakbench.base.streams import SIDE_BY_SIDE
 from leakbench.base.tree import Tree, each_row, row, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
-from leakbench.federation.layout import laid, laid_batch, plain
-from leakbench.federation.net import Net, training
-from leakbench.federation.optimizer import Optimizer, group, named
+from leakbench.federation.layout import laid, laid_batch, plain_layout
+from leakbench.federation.net import Net, training_mode
+from leakbench.federation.optimizer import Optimizer, group_leaves, leaves_named
 from leakbench.federation.parties import Batch, weighted_mean
-from leakbench.federation.side_by_side import no_derivative_of_its_own, no_hooks, unwritten
+from leakbench.federation.side_by_side import no_derivative_of_its_own, no_hooks, own_unwritten
 from leakbench.federation.task_data import TaskData
 
 if TYPE_CHECKING:
@@ -54,15 +54,15 @@ def fused(local: LocalTraining, each: Tree, plan: Plan, share: Tensor, data: Tas
         if total:  # a method may keep the whole model at the clients
             torch._foreach_add_(total, list(grads))
     if len(parts) > 1:  # the next group read what the last one wrote
-        unwritten(received, common)
+        own_unwritten(received, common)
     out = parts[0] if len(parts) == 1 else tmap(lambda *leaves: torch.cat(leaves), *parts)
     optimizer = Optimizer(local.runner.method, local.t, local.runner.module)
-    moved = group("model", optimizer.step(named(common, {}), [g / n for g in total]))
+    moved = group_leaves("model", optimizer.step(leaves_named(common, {}), [g / n for g in total]))
     delta = {k: (moved[k] - v).contiguous() for k, v in received.items() if k in common}
     floats = {k: v for k, v in out["buffers"].items() if k in received and v.is_floating_point()}
     delta |= weighted_mean({k: v - received[k] for k, v in floats.items()}, share)
     changed = {**out["buffers"], **out["kept"]}
-    kept = plain({k: changed[k] for k in each["kept"]})
+    kept = plain_layout({k: changed[k] for k in each["kept"]})
     return {"mean": delta, "own": out["own"], "kept": kept, "loss": out["loss"]}
 
 
@@ -77,13 +77,13 @@ def _step(
     buffers = {k: v.expand(n, *v.shape) for k, v in moving.items()}
     buffers |= {k: v for k, v in each["kept"].items() if k not in trained}
     buffers = {k: v.clone() for k, v in buffers.items()}
-    mine = named({k: v for k, v in each["kept"].items() if k in trained}, each["own"])
+    mine = leaves_named({k: v for k, v in each["kept"].items() if k in trained}, each["own"])
     mine = {k: v.detach().requires_grad_() for k, v in mine.items()}
 
     def one(e: Tree) -> Tensor:
         me = runner.me(local.t, e, local.inbox)
-        me.own, me.rng = group("own", e["mine"]), me.rng.at(local.name, 0)
-        weights = {**still, **common, **group("model", e["mine"]), **e["buffers"]}
+        me.own, me.rng = group_leaves("own", e["mine"]), me.rng.at(local.name, 0)
+        weights = {**still, **common, **group_leaves("model", e["mine"]), **e["buffers"]}
         here = Batch(**e["batch"])
         if n == 1 and runner.images_last:
             weights, here = tmap(laid, weights), laid_batch(here)
@@ -92,7 +92,7 @@ def _step(
 
     told = {k: v for k, v in vars(batch).items() if v is not None}
     rows = {**each, "mine": mine, "buffers": buffers, "batch": told}
-    with training(runner.module, True):
+    with training_mode(runner.module, True):
         with dice.untouched(SIDE_BY_SIDE), no_hooks(runner.module):
             losses = each_row(one, rows) if n > 1 else one(row(rows, 0))[None]
         no_derivative_of_its_own(losses)
@@ -101,5 +101,9 @@ def _step(
         grads = torch.autograd.grad((losses * scale).sum(), leaves, materialize_grads=True)
     own_grads = [g / scale.view(-1, *[1] * (g.dim() - 1)) for g in grads[len(common) :]]
     mine = Optimizer(runner.method, local.t, runner.module).step(mine, own_grads)
-    changed = {"buffers": buffers, "kept": group("model", mine), "own": group("own", mine)}
+    changed = {
+        "buffers": buffers,
+        "kept": group_leaves("model", mine),
+        "own": group_leaves("own", mine),
+    }
     return {**changed, "loss": losses.detach()}, grads[: len(common)]

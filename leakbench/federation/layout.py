@@ -47,6 +47,6 @@ def laid_batch(batch: Batch) -> Batch:
     return replace(batch, x=laid(batch.x))
 
 
-def plain(tree: Tree) -> Tree:
+def plain_layout(tree: Tree) -> Tree:
     """The same numbers as torch lays them: what is computed from them later has the same bits."""
     return tmap(lambda t: t.contiguous(), tree)

@@ -40,7 +40,7 @@ class Training:
         return ([batch] * full + [rest] * bool(rest)) * self.epochs
 
 
-def amount(method: Defense, steps: int | None, epochs: int | None) -> tuple[int, int]:
+def steps_or_epochs(method: Defense, steps: int | None, epochs: int | None) -> tuple[int, int]:
     """(steps, epochs) that ``train`` was told, or where it was told neither, the method's own."""
     if steps is None and epochs is None:
         return method.steps, method.epochs
@@ -78,5 +78,7 @@ class _Reading:
     def train(
         self, fn: Callable[..., Any], *, steps: int | None = None, epochs: int | None = None
     ) -> None:
-        self.found.append(Training(self.phase, fn.__name__, *amount(self.method, steps, epochs)))
+        self.found.append(
+            Training(self.phase, fn.__name__, *steps_or_epochs(self.method, steps, epochs))
+        )
         self.phase += 1

@@ -20,7 +20,7 @@ _Place: TypeAlias = tuple[str, bool, dict[str, Any], str]
 
 
 @contextmanager
-def training(module: nn.Module, on: bool | Mapping[str, bool]) -> Iterator[None]:
+def training_mode(module: nn.Module, on: bool | Mapping[str, bool]) -> Iterator[None]:
     """Training or evaluation mode for a while; by the names of its layers, where they differ.
 
     Every layer is told, whatever it makes of it: one that is to stay in evaluation overrides
@@ -42,7 +42,7 @@ def training(module: nn.Module, on: bool | Mapping[str, bool]) -> Iterator[None]
 
 def still(module: nn.Module) -> set[str]:
     """The buffers of layers that stay in evaluation mode: training moves none of them."""
-    with training(module, True):
+    with training_mode(module, True):
         layers = [(name, m) for name, m in module.named_modules() if not m.training]
         return {f"{name}.{k}" for name, m in layers for k, _ in m.named_buffers(recurse=False)}
 
@@ -199,7 +199,7 @@ class Net:
         if weights is None:
             return called(self.module, self.weights, x, how, self.low)
         # Else BatchNorm would write into the other model's buffers.
-        with training(self.module, False):
+        with training_mode(self.module, False):
             return called(self.module, {**self.weights, **weights}, x, how, self.low)
 
     def side(self, name: str, z: Tensor, *, weights: Mapping[str, Tensor] | None = None) -> Tensor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from leakbench.base import dice
 from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
-from leakbench.federation.net import copied, training
+from leakbench.federation.net import copied, training_mode
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -68,7 +68,12 @@ def reaches(module: nn.Module, x: Tensor) -> bool:
     it does not take such an x, which others will say.
     """
     module, x = copied(module), x.detach().clone().requires_grad_()
-    with training(module, False), torch.enable_grad(), contextlib.suppress(*FAULTS), dice.lent(0):
+    with (
+        training_mode(module, False),
+        torch.enable_grad(),
+        contextlib.suppress(*FAULTS),
+        dice.lent(0),
+    ):
         out = [v for v in torch.utils._pytree.tree_leaves(module(x)) if v.requires_grad]
         if not out:
             return False
@@ -126,7 +131,7 @@ def _first(
     buffers = [(m._buffers, k, v) for m in module.modules() for k, v in m._buffers.items()]
     kept = [None if v is None else v.clone() for *_, v in buffers]
     calls = []
-    with training(module, on), torch.no_grad(), contextlib.suppress(*FAULTS):
+    with training_mode(module, on), torch.no_grad(), contextlib.suppress(*FAULTS):
         for number in numbers:
             for (held, key, _), value in zip(buffers, kept, strict=True):
                 held[key] = None if value is None else value.clone()
@@ -190,7 +195,7 @@ def begun(module: nn.Module, own: Collection[str], read: Collection[str] = ()) -
     return out
 
 
-def told(begins: Mapping[str, int]) -> str:
+def begun_text(begins: Mapping[str, int]) -> str:
     """In words, what ``begun`` says of a network that no data are there for."""
     whole = sum(begins.values())
     if not begins["own"]:

@@ -59,13 +59,13 @@ def rate_factor(module: nn.Module | None, name: str) -> float:
     return getattr(module, "rates", {}).get(name.partition(".")[0], 1.0)
 
 
-def named(model: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
+def leaves_named(model: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
     """The leaves of a local training: {"model/...": tensor, "own/...": tensor}."""
     out = {f"model/{k}": v for k, v in model.items()}
     return out | {f"own/{k}": v for k, v in own.items()}
 
 
-def group(name: str, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
+def group_leaves(name: str, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
     """The leaves of one group, "model" or "own", under their own names."""
     start = f"{name}/"
     return {k.removeprefix(start): v for k, v in leaves.items() if k.startswith(start)}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Tried: TypeAlias = "Callable[[Batch], Tree]"
 
 
-def declared(method: Defense, loss: str) -> bool:
+def declares_loss(method: Defense, loss: str) -> bool:
     """Does the method's own class name this loss in ``by_example``?"""
     return loss in vars(type(method)).get("by_example", ())
 

@@ -15,9 +15,9 @@ from leakbench.base.lazy import torch
 from leakbench.base.streams import SHARED, Rng
 from leakbench.base.tree import Tree, flat, row, tmap
 from leakbench.federation.defense import Defense, Wrapper
-from leakbench.federation.layout import laid, laid_batch, lies_last, plain
-from leakbench.federation.net import Net, still, training
-from leakbench.federation.optimizer import Optimizer, group, named
+from leakbench.federation.layout import laid, laid_batch, lies_last, plain_layout
+from leakbench.federation.net import Net, still, training_mode
+from leakbench.federation.optimizer import Optimizer, group_leaves, leaves_named
 from leakbench.federation.parties import Batch, Client, Each, Facts, Server
 
 if TYPE_CHECKING:
@@ -167,13 +167,13 @@ class PartyRunner:
         rng, weights = me.rng, {k: v.clone() for k, v in me.net.weights.items()}
         if channels_last:
             weights = tmap(laid, weights)
-        leaves = named({k: v for k, v in weights.items() if k in self.trained}, me.own)
+        leaves = leaves_named({k: v for k, v in weights.items() if k in self.trained}, me.own)
         optimizer, losses = Optimizer(self.method, t, self.module), []
-        with training(self.module, True):
+        with training_mode(self.module, True):
             for s, batch in enumerate(batches):
                 leaves = {k: v.detach().requires_grad_() for k, v in leaves.items()}
-                weights.update(group("model", leaves))
-                me.own = group("own", leaves)
+                weights.update(group_leaves("model", leaves))
+                me.own = group_leaves("own", leaves)
                 me.net, me.rng = Net(self.module, weights, self.low), rng.at(name + path, s)
                 batch = laid_batch(batch) if channels_last else batch
                 with me.rng.lent():
@@ -181,9 +181,9 @@ class PartyRunner:
                 grads = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
                 leaves = optimizer.step(leaves, grads)
                 losses.append(loss.detach())
-        weights = {k: v.detach() for k, v in {**weights, **group("model", leaves)}.items()}
-        weights = plain(weights)
-        own = {k: v.detach() for k, v in group("own", leaves).items()}
+        weights = {k: v.detach() for k, v in {**weights, **group_leaves("model", leaves)}.items()}
+        weights = plain_layout(weights)
+        own = {k: v.detach() for k, v in group_leaves("own", leaves).items()}
         me.rng = rng.at(name + path)
         mean = torch.stack(losses).mean() if losses else torch.zeros((), dtype=self.dtype)
         return {**self.finish(me, weights, own, each), "loss": mean}

@@ -14,17 +14,17 @@ Dtype = Literal["float32", "float64", "bfloat16"]
 DTYPES: tuple[str, ...] = get_args(Dtype)
 
 
-def kept(name: str) -> torch.dtype:
+def kept_dtype(name: str) -> torch.dtype:
     """The precision of what is kept and sent in a run of the dtype called ``name``."""
-    return split(getattr(torch, name))[0]
+    return split_dtype(getattr(torch, name))[0]
 
 
 def products(name: str) -> torch.dtype:
     """The precision of the products of local training, and so of its gradients."""
-    full, low = split(getattr(torch, name))
+    full, low = split_dtype(getattr(torch, name))
     return low or full
 
 
-def split(dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype | None]:
+def split_dtype(dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype | None]:
     """Of what is kept and sent; and of the products of local training, where it is another one."""
     return (torch.float32, dtype) if dtype == torch.bfloat16 else (dtype, None)

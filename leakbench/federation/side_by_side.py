@@ -109,7 +109,7 @@ def _held(me: Client) -> Tree:
     return out
 
 
-def unwritten(shared: dict[str, Tensor], own: dict[str, Tensor]) -> None:
+def own_unwritten(shared: dict[str, Tensor], own: dict[str, Tensor]) -> None:
     """Nobody wrote into ``own``, the weights that were lent, a copy of ``shared``.
 
     Torch counts what is written in place, but not through ``.data``.

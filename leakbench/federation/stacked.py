@@ -18,9 +18,9 @@ from leakbench.base.streams import SIDE_BY_SIDE
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
-from leakbench.federation.net import Net, training
-from leakbench.federation.optimizer import Optimizer, group, named
-from leakbench.federation.padding import declared, paddable
+from leakbench.federation.net import Net, training_mode
+from leakbench.federation.optimizer import Optimizer, group_leaves, leaves_named
+from leakbench.federation.padding import declares_loss, paddable
 from leakbench.federation.parties import Batch
 from leakbench.federation.party_runner import single
 from leakbench.federation.side_by_side import leaving_nothing, no_hooks
@@ -34,7 +34,7 @@ def stacked(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
     """Train the clients ``each``; every leaf of the result is stacked over them."""
     side = _Side.of(local, each)
     sizes = [plan.sizes(j) for j in range(side.clients)]
-    with training(local.runner.module, True):
+    with training_mode(local.runner.module, True):
         for s in range(max(map(len, sizes))):
             todo = {j: own[s] for j, own in enumerate(sizes) if s < len(own)}
             for some in side.groups(todo, s, plan, data):
@@ -64,7 +64,7 @@ class _Side:
         model = {k: v.clone() for k, v in {**model, **each["kept"]}.items()}
         trained = {k: v for k, v in model.items() if k in runner.trained}
         rest = {k: v for k, v in model.items() if k not in trained}
-        leaves = named(trained, each["own"])
+        leaves = leaves_named(trained, each["own"])
         nothing = torch.zeros(m, dtype=runner.dtype, device=each["index"].device)
         return cls(local, each, still, rest, leaves, {"mean": {}, "square": {}}, nothing)
 
@@ -82,7 +82,7 @@ class _Side:
             found.setdefault(size, []).append(j)
         runner, name = self.local.runner, self.local.name
         # How an augmentation draws may depend on how long a batch is.
-        if len(found) > 1 and plan.augment is None and declared(runner.method, name):
+        if len(found) > 1 and plan.augment is None and declares_loss(runner.method, name):
             if name not in runner.padded:
                 batch, classes = plan.step(data, [*todo], s), runner.facts.classes
                 runner.padded[name] = paddable(partial(self.tried, [*todo], s), batch, classes)
@@ -107,8 +107,8 @@ class _Side:
 
         def one(e: Tree) -> Tensor:
             me = runner.me(self.local.t, e["each"], self.local.inbox)
-            me.own, me.rng = group("own", e["leaves"]), me.rng.at(self.local.name, s)
-            weights = {**self.still, **e["rest"], **group("model", e["leaves"])}
+            me.own, me.rng = group_leaves("own", e["leaves"]), me.rng.at(self.local.name, s)
+            weights = {**self.still, **e["rest"], **group_leaves("model", e["leaves"])}
             me.net = Net(runner.module, weights, runner.low)
             with leaving_nothing(me):
                 return self.local.loss(me.net, Batch(**e["batch"]), me)
@@ -148,14 +148,14 @@ class _Side:
         """What each of them sends and keeps, as the reference has it."""
         runner, local = self.local.runner, self.local
         trained = {k: v.detach() for k, v in self.leaves.items()}
-        weights = {**self.rest, **group("model", trained)}
+        weights = {**self.rest, **group_leaves("model", trained)}
         out = []
         for j, own in enumerate(sizes):
             mine = single(self.each, j, who[j])
             me = runner.me(local.t, mine, local.inbox)
             me.rng = me.rng.at(local.name)
             whole = {**self.still, **row(weights, j)}
-            made = runner.finish(me, whole, row(group("own", trained), j), mine)
+            made = runner.finish(me, whole, row(group_leaves("own", trained), j), mine)
             out.append({**made, "loss": self.losses[j] / max(len(own), 1)})
         return stack(out)
 

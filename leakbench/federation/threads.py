@@ -35,7 +35,7 @@ class _Stopped(Exception):
     """Another client's training has failed, or somebody wants to stop."""
 
 
-def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tree:
+def train_in_threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tree:
     """Train the clients ``each``; every leaf of the result is stacked over them.
 
     Raises:

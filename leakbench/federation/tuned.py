@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def table() -> Path:
+def ways_table() -> Path:
     """$LEAKBENCH_WAYS, or `ways.json` in leakbench's folder of the user's cache."""
     chosen = os.environ.get("LEAKBENCH_WAYS")
     if chosen:
@@ -76,12 +76,12 @@ class Work:
 
 def fastest(work: Work) -> str:
     """The way that was the fastest, or "" if nobody measured it here."""
-    return str(_read(str(table())).get(work.key, {}).get("way", ""))
+    return str(_read(str(ways_table())).get(work.key, {}).get("way", ""))
 
 
 def keep(work: Work, way: str, seconds: Mapping[str, float]) -> None:
     """Into the table: ``way``, and the ``seconds`` a round that each took."""
-    path = table()
+    path = ways_table()
     _read.cache_clear()
     found = dict(_read(str(path)))
     found[work.key] = {"way": way, "seconds": dict(seconds)}

@@ -135,7 +135,7 @@ class _Installed(Mapping[str, UtilityMetric]):
     def __getitem__(self, name: str) -> UtilityMetric:
         if name not in self:
             raise KeyError(name)
-        cls: type[UtilityMetric] = registry.load("utilities", name)
+        cls: type[UtilityMetric] = registry.load_plugin("utilities", name)
         return _made(cls)
 
     def __contains__(self, name: object) -> bool:

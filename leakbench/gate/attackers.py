@@ -15,7 +15,7 @@ from leakbench.gate.row_names import Matched, changed_attack
 from leakbench.results.number import when
 
 
-def lost(
+def less_than_then(
     then: GateRow,
     here: Mapping[str, GateRow],
     there: Mapping[str, GateRow],

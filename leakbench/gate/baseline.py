@@ -90,7 +90,7 @@ class Baseline:
         return by_name(self.rows)
 
 
-def load(path: Path) -> Baseline:
+def load_baseline(path: Path) -> Baseline:
     """A leakage.json with what lies beside it; an empty one is a baseline without rows.
 
     Raises:
@@ -132,8 +132,8 @@ def _read(path: Path, value: Mapping[str, Any]) -> Baseline:
     metrics = {n: Meaning.recorded(n, about) for n, about in value.get("metrics", {}).items()}
     sketches: Mapping[str, Any] = {}
     if "settings" in value:
-        beside = units_file.beside(path)
-        units = units_file.load(beside, str(value.get("units")), path)
+        beside = units_file.units_path(path)
+        units = units_file.load_units(beside, str(value.get("units")), path)
         sketches = units.sketches
         flat = list(_flat(value["settings"], units.rows, metrics))
     else:
@@ -149,7 +149,7 @@ def _read(path: Path, value: Mapping[str, Any]) -> Baseline:
         named = {"label": one.get("label", ""), "tag": one.get("tag", "")}
         row = row.model_copy(update={**about, **named})
         rows.append(row.model_copy(update={"written": None if row.allowed == written else written}))
-        if units_of is not None and units_of != units_file.digest(row):
+        if units_of is not None and units_of != units_file.units_digest(row):
             raise ValueError(f"the units of {rows[-1].name} are not those of its row")
     limits, looks = _listed(value, "limits"), _listed(value, "looks")
     if not all(isinstance(x, str) for x in limits):
@@ -217,7 +217,7 @@ def _damaged(path: Path, why: str) -> BrokenFile:
     )
 
 
-def save(path: Path, baseline: Baseline) -> None:
+def save_baseline(path: Path, baseline: Baseline) -> None:
     """Write both files, each in one step, the units first.
 
     Raises:
@@ -247,7 +247,7 @@ def save(path: Path, baseline: Baseline) -> None:
         f' "settings": {{\n{told}\n }}',
         f' "units": "{hashlib.sha256(body).hexdigest()}"',
     ]
-    write_bytes(units_file.beside(path), body)
+    write_bytes(units_file.units_path(path), body)
     write_bytes(path, ("{\n" + ",\n".join(fields) + "\n}\n").encode())
 
 
@@ -262,7 +262,7 @@ def _setting(label: str, rows: Sequence[GateRow]) -> str:
     lines = []
     for row, fields in sorted(zip(rows, told, strict=True), key=lambda both: both[0].short):
         own = {k: v for k, v in fields.items() if k not in about}
-        own["units"] = units_file.digest(row)
+        own["units"] = units_file.units_digest(row)
         lines.append(f"    {json.dumps(row.short)}: {_text(own)}")
     said = ",\n".join(f"    {json.dumps(k)}: {_text(about[k])}" for k in sorted(about))
     body = ",\n".join(lines)

@@ -50,7 +50,7 @@ def blocked(now: GateRow, then: GateRow) -> Reason | None:
         return why
     for what, (old, new) in changed(now, then).items():
         return reason("unlike", what=what, old=old, new=new)
-    common = together(now, then)
+    common = common_seeds(now, then)
     failed, units = _failures(now, common or now.scores)
     before, had = _failures(then, common or then.scores)
     # Without a seed in common the numbers of units differ, so shares are compared.
@@ -100,7 +100,7 @@ def fewer_units(now: GateRow, then: GateRow) -> Reason | None:
     return None if units >= (1 - FEWER) * had else reason("fewer_units", units=units, had=had)
 
 
-def together(now: GateRow, then: GateRow) -> set[int]:
+def common_seeds(now: GateRow, then: GateRow) -> set[int]:
     """The seeds of both, where there are enough of them to be compared alone; else none."""
     common = now.scores.keys() & then.scores.keys()
     whole = common == now.scores.keys() or common == then.scores.keys()
@@ -109,7 +109,7 @@ def together(now: GateRow, then: GateRow) -> set[int]:
 
 def _counts(now: GateRow, then: GateRow) -> tuple[float, float]:
     """Units of the seeds that both have, where they are known; else of a seed, in the mean."""
-    common = together(now, then)
+    common = common_seeds(now, then)
     if common and now.has_units and then.has_units:
         return _sized(now, common), _sized(then, common)
     return now.estimate.n / max(len(now.scores), 1), then.estimate.n / max(len(then.scores), 1)
@@ -121,7 +121,7 @@ def _sized(row: GateRow, seeds: Collection[int]) -> int:
 
 def _open(now: GateRow, then: GateRow) -> Reason | None:
     """More units than in the baseline on which the attack itself says that it found nothing."""
-    common = together(now, then)
+    common = common_seeds(now, then)
     left, before = _unsolved(now, common or now.scores), _unsolved(then, common or then.scores)
     if left <= before if common else left * then.estimate.n <= before * now.estimate.n:
         return None
@@ -213,7 +213,7 @@ def _scores(row: GateRow) -> str:
 
 def unchanged(now: GateRow, then: GateRow) -> bool:
     """The seeds of one side are all among the other's, with the same guesses, truth and scores."""
-    return _same_files(now, then) and same_scores(now, then, whole(now, then))
+    return _same_files(now, then) and same_scores(now, then, whole_seeds(now, then))
 
 
 def contradiction(now: GateRow, then: GateRow) -> Reason | None:
@@ -221,7 +221,7 @@ def contradiction(now: GateRow, then: GateRow) -> Reason | None:
 
     The same guesses and the same truth give the same scores.
     """
-    if not _same_files(now, then) or same_scores(now, then, whole(now, then)):
+    if not _same_files(now, then) or same_scores(now, then, whole_seeds(now, then)):
         return None
     return reason("contradicted")
 
@@ -231,7 +231,7 @@ def _same_files(now: GateRow, then: GateRow) -> bool:
     return bool(told) and all(a and b and sorted(a) == sorted(b) for a, b in told)
 
 
-def whole(now: GateRow, then: GateRow) -> set[int]:
+def whole_seeds(now: GateRow, then: GateRow) -> set[int]:
     """The seeds of both, where they are all of one side's; else none."""
     common = now.scores.keys() & then.scores.keys()
     return set(common) if common in (now.scores.keys(), then.scores.keys()) else set()
@@ -241,7 +241,7 @@ def hashes(now: GateRow, then: GateRow) -> Iterator[tuple[Collection[str], Colle
     """(now, then) of every seed of `whole`: of what the guesses are, then of the truths."""
     for what in ("guesses", "truths"):
         mine, theirs = getattr(now, what), getattr(then, what)
-        for seed in sorted(whole(now, then)):
+        for seed in sorted(whole_seeds(now, then)):
             yield mine.get(seed, ()), theirs.get(seed, ())
 
 
@@ -295,7 +295,7 @@ def nearly(now: GateRow, then: GateRow) -> bool:
     Equal scores alone are not enough: hits and misses may agree by chance.
     """
     told = list(hashes(now, then))
-    if not told or not same_scores(now, then, whole(now, then)):
+    if not told or not same_scores(now, then, whole_seeds(now, then)):
         return False
     return all(a and b and _all_near(a, b, now, then) for a, b in told)
 

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from leakbench.base.errors import UsageError
 from leakbench.base.reason import Reason, reason
-from leakbench.gate.attackers import extra, lost, other_attack
+from leakbench.gate.attackers import extra, less_than_then, other_attack
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.comparison import (
     TINY,
@@ -79,10 +79,12 @@ def check(
     both = matched(now, then.rows)
     here, there = both.here, both.there
     known_names(named, here | there)
-    gated = [n for n, r in there.items() if r.gated or fits(n, named)]
+    gated = [n for n, r in there.items() if r.gated or fits_any(n, named)]
     rows = _judge_all(gated, both, then.looks)
     if then.rows:
-        rows += _fresh([n for n, r in here.items() if r.gated or fits(n, named)], both, allow_new)
+        rows += _fresh(
+            [n for n, r in here.items() if r.gated or fits_any(n, named)], both, allow_new
+        )
     rows.sort(key=lambda r: (ORDER.index(r.state), r.name))
     told = held(limits, here, there, then.looks) if here or there else ()
     count = Counter(r.state for r in rows)
@@ -187,7 +189,9 @@ def _without_comparing(
     sure = Comparison(name, "fine", (reason("same"),), 0.0, 0.0, 0.0, now, then)
     open_ = Comparison(name, "cannot tell", (), now=now, then=then)
     sides = {"old": then.value, "new": now.value}
-    if why := blocked(now, then) or lost(then, both.here, both.there, swapped=both.swapped):
+    if why := blocked(now, then) or less_than_then(
+        then, both.here, both.there, swapped=both.swapped
+    ):
         return replace(open_, why=(why,))
     if unchanged(now, then):
         return _fine(sure)
@@ -262,7 +266,7 @@ def _say(name: str, state: State, look: Look, level: float, row: Compared) -> Co
     return Comparison(*told, look=look.seeds)
 
 
-def fits(name: str, patterns: Iterable[str]) -> bool:
+def fits_any(name: str, patterns: Iterable[str]) -> bool:
     """Is it one of these names, or does a pattern (`*`) fit it?"""
     return any(fits_pattern(name, p) for p in patterns)
 
@@ -274,7 +278,7 @@ def known_names(patterns: Sequence[str], rows: Mapping[str, GateRow]) -> None:
         UsageError: one fits none.
     """
     for pattern in patterns:
-        if not any(fits(name, [pattern]) for name in rows):
+        if not any(fits_any(name, [pattern]) for name in rows):
             near = get_close_matches(pattern, rows, n=1, cutoff=0.3)
             guess = f" Did you mean {near[0]!r}?" if near else ""
             raise UsageError(

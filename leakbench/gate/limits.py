@@ -20,7 +20,7 @@ from leakbench.gate.looks import levels_of_looks, looks_of, next_seeds, only
 from leakbench.gate.outcome import Kept, LimitOutcome
 from leakbench.gate.row import GateRow
 from leakbench.gate.row_names import fits_pattern
-from leakbench.statistics.amounts import Amount, amount
+from leakbench.statistics.amounts import Amount, mean_amount
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL
 
 _FORM = re.compile(r"(.+?)\s*(<=|>=)\s*([^<>=]+)")
@@ -179,7 +179,7 @@ def _held(row: GateRow, looks: Sequence[int]) -> _Held:
     seeds = sorted(row.scores)
     out = []
     for count, share in looks_of(looks, len(seeds)):
-        found = amount(only(row, seeds[:count]).scores, **row.scoring)
+        found = mean_amount(only(row, seeds[:count]).scores, **row.scoring)
         if found is not None:
             out.append((share, found))
     return _Held(row, tuple(out))

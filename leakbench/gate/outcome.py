@@ -79,8 +79,8 @@ class CheckResult:
     build to less than when the baseline was written. ``updates``: of `update`, which tells of rows
     by what it says alone.
 
-    In words, which ``leakbench.words.outcomes.with_words`` adds: ``lines``, one for each row and
-    limit, the most urgent first; ``unfinished``, ``notes`` and ``softer``.
+    In words, which ``leakbench.words.outcomes.check_in_words`` adds: ``lines``, one for each row
+    and limit, the most urgent first; ``unfinished``, ``notes`` and ``softer``.
     """
 
     exit_code: int

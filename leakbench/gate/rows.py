@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.files import SCHEMA, all_inside, digest, inside
+from leakbench.base.files import SCHEMA, all_inside, file_digest, inside
 from leakbench.base.meaning import Meaning
 from leakbench.base.reason import Reason, reason
 from leakbench.base.spec import canonical
@@ -97,7 +97,7 @@ def _utility(setting: Setting, final: Utility) -> GateRow:
     """The model's and the test data's hashes stand for guess and truth."""
     runs = [e.run for e in setting.evaluated]
     models = {r.seed: inside(r.path, _FINAL_MODEL) for r in runs}
-    kept = {seed: (digest(path), path) for seed, path in models.items() if path.is_file()}
+    kept = {seed: (file_digest(path), path) for seed, path in models.items() if path.is_file()}
     return GateRow(
         **_setting(setting, runs),
         **utility_fields(final),
@@ -162,7 +162,7 @@ def _code(seeds: Sequence[Measured]) -> dict[str, str]:
     """
     out = {}
     for name, of in sorted((name, of) for m in seeds for name, of in m.code.items()):
-        known = {part: of[part] for part in (*PARTS, *origin.files(of)) if part in of}
+        known = {part: of[part] for part in (*PARTS, *origin.opened_files(of)) if part in of}
         if known:
             out[name] = hashlib.sha256(canonical(known).encode()).hexdigest()[:16]
     return out

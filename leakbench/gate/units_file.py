@@ -33,7 +33,7 @@ class Units:
     sketches: Mapping[str, Sketch]
 
 
-def beside(path: Path) -> Path:
+def units_path(path: Path) -> Path:
     """Where the units of the baseline ``path`` lie."""
     return path.with_name(f"{path.stem}.units.json")
 
@@ -62,7 +62,7 @@ def text(rows: Mapping[str, GateRow], sketches: Mapping[str, Sketch]) -> bytes:
     return ("{\n" + ",\n".join(parts) + "\n}\n").encode()
 
 
-def digest(row: GateRow) -> str:
+def units_digest(row: GateRow) -> str:
     """Of what the units of a row say: who changes them has to change the row."""
     scores = {}
     for seed, units in row.scores.items():
@@ -72,7 +72,7 @@ def digest(row: GateRow) -> str:
     return hashlib.sha256(canonical(said).encode()).hexdigest()[:16]
 
 
-def load(path: Path, sha: str, of: Path) -> Units:
+def load_units(path: Path, sha: str, of: Path) -> Units:
     """The units that the baseline ``of`` was written with, ``sha`` being their SHA-256 there.
 
     Raises:

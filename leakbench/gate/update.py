@@ -11,7 +11,7 @@ from typing import Any
 
 from leakbench.base.errors import UsageError
 from leakbench.base.reason import Reason, reason
-from leakbench.gate.attackers import lost, other_attack
+from leakbench.gate.attackers import less_than_then, other_attack
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.bounds import ROUNDING
 from leakbench.gate.comparison import (
@@ -25,7 +25,7 @@ from leakbench.gate.comparison import (
     unchanged,
     weaker,
 )
-from leakbench.gate.gate import check, fits, known_names
+from leakbench.gate.gate import check, fits_any, known_names
 from leakbench.gate.limits import merged
 from leakbench.gate.looks import default_looks
 from leakbench.gate.outcome import CANNOT_TELL, FINE, LEAKS_MORE, CheckResult, LimitOutcome
@@ -98,11 +98,11 @@ def update(
     rows = []
     for name, row in both.here.items():
         before = both.there.get(name, row)
-        by_name = row.named or before.named or fits(name, named)
-        crept = _accepted(row, before, named=fits(name, accept))
+        by_name = row.named or before.named or fits_any(name, named)
+        crept = _accepted(row, before, named=fits_any(name, accept))
         told = {"margin": before.allowed, "named": by_name, "accepted": crept}
         rows.append(row.model_copy(update=told))
-    kept = [r for n, r in both.there.items() if n not in both.here and not fits(n, accept)]
+    kept = [r for n, r in both.there.items() if n not in both.here and not fits_any(n, accept)]
     known = {r.configuration.key: r.called or r.label for r in [*kept, *rows]}
     every, looked = labelled([*rows, *kept], known), looks or old.looks or _looks(rows)
     fresh = Baseline.of(every, held, looked, terms or old.terms)
@@ -154,7 +154,7 @@ def _worse(both: Matched, verdict: CheckResult | None, asked: _Asked) -> dict[st
     out = {}
     for name in sorted(both.there.keys() & both.here.keys()):
         now, then = both.here[name], both.there[name]
-        if not (then.gated or fits(name, asked.named)) or fits(name, asked.accept):
+        if not (then.gated or fits_any(name, asked.named)) or fits_any(name, asked.accept):
             continue
         sure = name in judged and judged[name].state in ("leaks more", "loses utility")
         before = then.value if then.accepted is None else then.accepted
@@ -174,9 +174,9 @@ def _says_less(name: str, both: Matched, accept: Sequence[str]) -> Reason | None
     if seeds < had:
         return reason("seeds_left", seeds=seeds, had=had)
     fewer = None if then.is_utility else fewer_units(now, then)
-    accepted = [n for n in both.there if fits(n, accept)]
+    accepted = [n for n in both.there if fits_any(n, accept)]
     why = fewer or _known_less(now, then)
-    return why or lost(then, both.here, both.there, accepted, both.swapped)
+    return why or less_than_then(then, both.here, both.there, accepted, both.swapped)
 
 
 def _known_less(now: GateRow, then: GateRow) -> Reason | None:
@@ -201,13 +201,13 @@ def _moves(both: Matched, asked: _Asked) -> list[Reason]:
     out, same = [], 0
     for name, now in sorted(both.here.items()):
         then = both.there.get(name)
-        if then is None or not (then.gated or fits(name, asked.named)):
+        if then is None or not (then.gated or fits_any(name, asked.named)):
             continue
         if unchanged(now, then) or nearly(now, then):
             same += 1
             continue
         changes = both.changes.get(then.label, ())
-        about = {"old": then.value, "new": now.value, "accepted": fits(name, asked.accept)}
+        about = {"old": then.value, "new": now.value, "accepted": fits_any(name, asked.accept)}
         of = None if changes else _otherwise(now, then, both)
         out.append(reason("row_moved", row=name, **about, changes=changes, of=of))
     return out + [reason("rows_unchanged", rows=same)] * bool(same)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leakbench.judging.question import Judged, Question
-from leakbench.results.front import fit
+from leakbench.results.front import fits_front
 from leakbench.results.number import Number
 
 PAPER, CASCADE, WORST = "paper", "cascade", "any_attack"
@@ -47,7 +47,7 @@ def speaks(row: Number | None) -> bool:
 
     It may if no seed is dead and the attack succeeded where nothing was defended.
     """
-    return row is not None and fit(row)
+    return row is not None and fits_front(row)
 
 
 def kinds_present(question: Question) -> list[str]:

@@ -70,7 +70,7 @@ def trades(question: Question, key: str) -> list[Trade]:
     out = []
     for judged in question.judged:
         number = row_of(judged, key)
-        if number is not None and judged.setting.final and _front.fit(number):
+        if number is not None and judged.setting.final and _front.fits_front(number):
             out.append(Trade(judged, number))
     return out
 
@@ -82,7 +82,7 @@ def front(question: Question, key: str, axes: Axes) -> list[Trade]:
     """
     every = trades(question, key)
     about = {t.number.configuration.key: t.judged.setting.about for t in every}
-    best_numbers = _front.best([t.number for t in every], about)
+    best_numbers = _front.best_numbers([t.number for t in every], about)
     kept = {n.key for n in best_numbers}
     best = [t for t in every if t.number.key in kept]
     return sorted(best, key=lambda t: axes.turned(t.leak, t.gain))

@@ -14,7 +14,7 @@ from leakbench.judging.evidence import Evidence
 from leakbench.judging.fronts import Axes, front
 from leakbench.judging.gaps import gaps, picked, unread
 from leakbench.judging.question import Judged, Question
-from leakbench.judging.verdict import judge
+from leakbench.judging.verdict import judge_evidence
 from leakbench.results.number import ANY, CASCADE, Missing, Number, when
 from leakbench.results.settings import Setting
 
@@ -166,7 +166,7 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
         ),
         instead_of="" if meaning.name == question.metric else question.meaning.heading,
     )
-    verdict = judge(evidence)
+    verdict = judge_evidence(evidence)
     judged = Judged(setting=setting, evidence=evidence, verdict=verdict)
     return judged.off_scale() if evidence.instead_of else judged
 

@@ -41,14 +41,18 @@ def leaks_least(judged: Iterable[Judged]) -> tuple[Judged, ...]:
     it leaks most of its own control, does not pass the praise on to one that leaks more.
     """
     compared = [j for j in judged if candidate(j)]
-    if len(compared) < 2 or not alike(compared) or not all(j.verdict.worst for j in compared):
+    if (
+        len(compared) < 2
+        or not attacked_alike(compared)
+        or not all(j.verdict.worst for j in compared)
+    ):
         return ()
     least = min(compared, key=_leak)
     equal = [j for j in compared if _shown(j) == _shown(least)]
     return tuple(equal) if all(map(may_be, equal)) else ()
 
 
-def alike(judged: Iterable[Judged]) -> bool:
+def attacked_alike(judged: Iterable[Judged]) -> bool:
     """Were all attacked by the same attacks, with the same parameters, in as many units a seed?
 
     And is every number of theirs in the same metric, of attacks that ran on the same seeds? The

@@ -91,7 +91,7 @@ class Verdict(Part):
         return self.binding if self.rule == 9 and self.binding and self.binding.few else None
 
 
-def judge(evidence: Evidence) -> Verdict:
+def judge_evidence(evidence: Evidence) -> Verdict:
     """The first rule that matches."""
     rows = (*evidence.attacks, *evidence.joined)
     if not rows:

@@ -132,7 +132,7 @@ def _lpips(guess: Guess, answer: Answer) -> list[Score]:
             f" {size[-2]} x {size[-1]}"
         )
     try:
-        measure = lpips.load()
+        measure = lpips.load_network()
     except lpips.WeightsNotFound as error:
         raise NoWeights(str(error)) from None
     return _each(guess, answer, measure)

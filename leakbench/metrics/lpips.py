@@ -72,7 +72,7 @@ class Perceptual:
             return torch.cat(out).to(guess)
 
 
-def find() -> Path:
+def find_weights() -> Path:
     """Where the trunk's weights are.
 
     Looked for in $LEAKBENCH_DATA, or else in `leakbench/data` and `leakbench` in the user's cache
@@ -98,14 +98,14 @@ def find() -> Path:
     )
 
 
-def load(path: Path | None = None, device: torch.device | str = "cpu") -> Perceptual:
+def load_network(path: Path | None = None, device: torch.device | str = "cpu") -> Perceptual:
     """LPIPS with the weights at ``path`` (default: those found).
 
     Raises:
         WeightsNotFound: there are none.
         BrokenFile: the file is not AlexNet's features.
     """
-    return _load(path or find(), str(device))
+    return _load(path or find_weights(), str(device))
 
 
 @lru_cache(maxsize=2)

@@ -14,7 +14,7 @@ from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.metrics import topics
 from leakbench.metrics.images import only_images
-from leakbench.metrics.prototypes import likeness, named
+from leakbench.metrics.prototypes import likeness, share_named
 from leakbench.scoring import image_distances
 from leakbench.scoring.truth import Answer, Truth
 
@@ -55,7 +55,7 @@ def _names(guess: Guess, answer: Answer) -> list[Score]:
     common = every.mean(0)
     picture = shown(guess, answer).reshape(common.shape)
     alike = likeness((picture - common).flatten(), (every - common).flatten(1), "cosine")
-    return [Score(guess.unit, guess.unit, float(named(alike)[answer.client]))]
+    return [Score(guess.unit, guess.unit, float(share_named(alike)[answer.client]))]
 
 
 def _one_of_all(guess: Guess, answer: Answer) -> list[Score]:

@@ -39,7 +39,7 @@ def direction(vector: Tensor) -> Tensor:
     return torch.nn.functional.normalize(whole, dim=-1)
 
 
-def named(alike: Tensor) -> Tensor:
+def share_named(alike: Tensor) -> Tensor:
     """(C,) float64 adding up to 1: who is named, given how near ``alike`` (C,) each is.
 
     Ties share.
@@ -62,12 +62,12 @@ def nearness(guess: Guess, answer: Answer) -> Tensor:
 
 def _p_leak(guess: Guess, answer: Answer) -> list[Score]:
     alike = nearness(guess, answer)
-    return [Score(guess.unit, guess.unit, float(named(alike)[answer.client]))]
+    return [Score(guess.unit, guess.unit, float(share_named(alike)[answer.client]))]
 
 
 def _p_leak_public(guess: Guess, answer: Answer) -> list[Score]:
     alike = guess.tensors["likeness"].double()
-    return [Score(guess.unit, guess.unit, float(named(alike)[answer.client]))]
+    return [Score(guess.unit, guess.unit, float(share_named(alike)[answer.client]))]
 
 
 def _one_of_all(guess: Guess, answer: Answer) -> list[Score]:

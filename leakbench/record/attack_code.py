@@ -33,11 +33,11 @@ def guessed_by(attack: object, spec: Mapping[str, Any]) -> dict[str, str]:
     return {**_guesses(type(attack)), **_digest("core", *CORE), **_replayed_by(spec)}
 
 
-def opened(attack: Any, spec: Mapping[str, Any]) -> dict[str, str]:
+def attack_opened(attack: Any, spec: Mapping[str, Any]) -> dict[str, str]:
     """{file: SHA-256} of what the attack, its metrics and what it replays opened here."""
     own = {type(attack).__module__, *_of_metrics(attack.metrics)}
     try:
-        return sources.opened_by(sorted(own)) | origin.opened(spec)
+        return sources.opened_by(sorted(own)) | origin.spec_opened(spec)
     except LeakbenchError:
         return sources.opened_by(sorted(own))
 
@@ -66,7 +66,7 @@ def _of_metrics(metrics: Iterable[Any]) -> set[str]:
 def _replayed_by(spec: Mapping[str, Any]) -> dict[str, str]:
     """The digest of the installed method, wrappers and task of a run's spec."""
     try:
-        method = origin.code(spec).get("method")
+        method = origin.spec_code(spec).get("method")
     except LeakbenchError:
         return {}
     return {"method": method} if method else {}
@@ -78,7 +78,7 @@ def scored_by(metrics: Iterable[Any]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def installed(name: str) -> Mapping[str, str]:
+def installed_sources(name: str) -> Mapping[str, str]:
     """What the attack that is installed as ``name`` would write today.
 
     Empty where there is none; without `scoring` where it cannot be imported. Asked once a process:
@@ -91,7 +91,7 @@ def installed(name: str) -> Mapping[str, str]:
     if module is None:
         return {}
     try:
-        attack = registry.load("attacks", name)
+        attack = registry.load_plugin("attacks", name)
     except LeakbenchError:
         return {**_digest("attack", module), **_digest("core", *CORE)}
     return {**_guesses(attack), **_digest("core", *CORE), **scored_by(attack.metrics)}
@@ -101,7 +101,7 @@ def differ(
     one: Mapping[str, str], other: Mapping[str, str], parts: Iterable[str] = PARTS
 ) -> tuple[str, ...]:
     """The parts, and files, of which both sides know the digest, and not the same one."""
-    parts = (*parts, *origin.files(one))
+    parts = (*parts, *origin.opened_files(one))
     return tuple(p for p in parts if one.get(p) and other.get(p) and one[p] != other[p])
 
 
@@ -113,7 +113,7 @@ def stale(made: Mapping[str, str], name: str, run: Mapping[str, Any]) -> bool:
     replayed must be the one that the run (whose run.json is ``run``) was trained by, installed or
     not.
     """
-    here = installed(name)
+    here = installed_sources(name)
     lacks = any(made.get(part) != digest for part, digest in here.items())
     lacks = lacks or (bool(here) and bool(changed_files(made)))
     more = bool(here) and "attack" not in here and bool(made.get("attack"))
@@ -124,7 +124,7 @@ def stale(made: Mapping[str, str], name: str, run: Mapping[str, Any]) -> bool:
 @lru_cache(maxsize=256)
 def _digest(part: str, *modules: str, but: tuple[str, ...] = ()) -> dict[str, str]:
     try:
-        return {part: sources.digest(modules, but)}
+        return {part: sources.sources_digest(modules, but)}
     except LeakbenchError:
         return {}
 

@@ -12,7 +12,7 @@ from leakbench.record.policy import Policy
 Gone = dict[int, dict[str, int]]  # client -> {stage: round in which it takes no part}
 
 
-def known(policy: Policy, clients: int) -> None:
+def known_clients(policy: Policy, clients: int) -> None:
     """Does every client that is named exist among ``clients``?
 
     Raises:
@@ -32,7 +32,7 @@ def places(policy: Policy, chosen: Sequence[int]) -> list[int]:
     return [place[i] for i in policy.clients if i in place]
 
 
-def lacking(policy: Policy, method: Defense, clients: int, rounds: int, seed: int) -> Gone:
+def audited_lacking(policy: Policy, method: Defense, clients: int, rounds: int, seed: int) -> Gone:
     """The clients that are named, and of which audited rounds each is no part.
 
     Before the first and after the last round everybody is.
@@ -58,7 +58,7 @@ def lacking(policy: Policy, method: Defense, clients: int, rounds: int, seed: in
     return out
 
 
-def told(gone: Gone) -> list[str]:
+def gone_sentences(gone: Gone) -> list[str]:
     """A sentence for each client of which something is lacking."""
     out = []
     for i, stages in gone.items():

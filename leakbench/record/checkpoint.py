@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import read_tree, seal, write_tree
 from leakbench.base.lazy import torch
-from leakbench.base.shapes import checked
+from leakbench.base.shapes import check_shape
 from leakbench.base.tree import Tree, flat, nbytes, unflat
 from leakbench.federation.evaluate import Evaluations
 from leakbench.record.shapes import CheckpointHeader
@@ -25,7 +25,7 @@ LARGEST = 16 * 1024**2  # bytes of what clients hold that are kept for an evalua
 PARTS = {"order", "totals", "diagnostics", "phases", "fallbacks", "origin", "begun_by", "digest"}
 
 
-def saved(folder: Path) -> tuple[Tree, Any] | None:
+def last_checkpoint(folder: Path) -> tuple[Tree, Any] | None:
     """The last checkpoint, if there is one.
 
     Raises:
@@ -40,7 +40,7 @@ def saved(folder: Path) -> tuple[Tree, Any] | None:
         what = str(error).replace("Make it again.", "Delete it to train this run anew.")
         raise BrokenFile(what) from None
     mend = "Delete it to train this run anew."
-    checked(CheckpointHeader, meta, path, mend)
+    check_shape(CheckpointHeader, meta, path, mend)
     whole = set(meta) >= PARTS and meta["digest"] == _digest(tree, meta)
     whole = whole and isinstance(meta["origin"], dict) and meta["origin"].get("threads") in THREADS
     if not whole or set(meta["order"]) != set(flat(tree.get("federation", {}))):
@@ -48,7 +48,7 @@ def saved(folder: Path) -> tuple[Tree, Any] | None:
     return tree, meta
 
 
-def write(
+def write_checkpoint(
     fed: Federation,
     folder: Path,
     scores: Evaluations,

@@ -16,7 +16,7 @@ _WHOLE = ("run.json", "checkpoint", "attacks")
 _ROUND = "round-*.safetensors"
 
 
-def clear(folder: Path, *, whole: bool, after: int) -> None:
+def clear_rounds(folder: Path, *, whole: bool, after: int) -> None:
     """Delete what was recorded of rounds beyond ``after`` (all, if negative).
 
     ``whole``: everything that a run folder holds, its attacks too.

@@ -29,7 +29,7 @@ def cleared(folder: Path) -> str:
     except NewerFile:
         raise
     except BrokenFile as error:
-        with locks.training(folder) if folder.is_dir() else nullcontext():
+        with locks.training_lock(folder) if folder.is_dir() else nullcontext():
             clearing.empty(folder)
         return one_line(str(error)).removesuffix(_MEND)
     return ""
@@ -70,7 +70,7 @@ def _check_run(folder: Path) -> None:
         return
     run = folders.load(folder)
     if not run.done:
-        checkpoint.saved(folder)
+        checkpoint.last_checkpoint(folder)
         return
     run.check()
     for room in clearing.ROOMS:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from leakbench.base.errors import UsageError
-from leakbench.base.files import digest, pack_csv, pack_tree
+from leakbench.base.files import file_digest, pack_csv, pack_tree
 from leakbench.base.tree import flat
 from leakbench.federation.traffic import SERVER
 from leakbench.record.columns import RUN_UTILITY, Row
@@ -29,7 +29,7 @@ TRAFFIC, FINAL = "transcript/rounds.safetensors", "checkpoint/model.safetensors"
 DATA, HELD = "truth/data.safetensors", ("counts", "client_class")
 
 
-def write(
+def write_excerpt(
     run: Run,
     out: Path,
     rounds: int,
@@ -128,7 +128,11 @@ class _Excerpt:
     def meta(self) -> Row:
         """The run's own run.json, with this folder's files and what is not in it."""
         meta = self.run.meta
-        whole = {"of": self.run.id, "run_json": digest(self.run.path / "run.json"), "left_out": []}
+        whole = {
+            "of": self.run.id,
+            "run_json": file_digest(self.run.path / "run.json"),
+            "left_out": [],
+        }
         before = meta.get("excerpt", whole)
         # Of an earlier stage not every client's newest message would be there.
         stages = {s: t for s, t in meta["stages"].items() if self.first == 1 or t == self.last}

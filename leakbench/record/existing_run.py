@@ -21,7 +21,7 @@ from leakbench.record.setting_name import BESIDE
 Say = Callable[[str], None]
 
 
-def complete(folder: Path, spec: RunSpec, *, restart: bool, say: Say) -> bool:
+def complete_there(folder: Path, spec: RunSpec, *, restart: bool, say: Say) -> bool:
     """Is this very run there already? What stands beside it is brought up to date.
 
     Args:
@@ -96,7 +96,7 @@ def differences_said(folder: Path, now: Mapping[str, Any], say: Say) -> None:
     meta = read_sealed(folder / "run.json")
     made = {**meta.get("sources", {}), "data": meta.get("data", {}).get("digest")}
     here = {**now, **sources.opened_now(made)}
-    differs = [origins.told(k) for k, v in made.items() if v not in (None, here.get(k, v))]
+    differs = [origins.part_text(k) for k, v in made.items() if v not in (None, here.get(k, v))]
     if differs:
         say(
             f"it is complete, but {' and '.join(differs)} differed when it was made; --restart"

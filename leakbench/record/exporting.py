@@ -77,7 +77,7 @@ def export(run: Run, out: Path) -> list[str]:
     return _warnings(run)
 
 
-def named(run: Run) -> dict[str, str]:
+def archive_name(run: Run) -> dict[str, str]:
     """What an attack on an export of ``run`` says that it was made of: the same for every export.
 
     Raises:
@@ -127,7 +127,7 @@ def _meta(part: RunPart) -> Row:
 
 def _without_files(made: Row) -> Row:
     """What made a run, but for files that its method opened: they bear their owner's paths."""
-    gone = origin.files(made)
+    gone = origin.opened_files(made)
     return {k: v for k, v in made.items() if k not in gone}
 
 

@@ -22,9 +22,9 @@ from leakbench.base.files import (
     read_meta,
     read_sealed,
     read_tree,
-    verify,
+    verify_files,
 )
-from leakbench.base.shapes import Shape, checked
+from leakbench.base.shapes import Shape, check_shape
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.record.columns import Row, typed
 from leakbench.record.placing import GUESS, REPLACING
@@ -84,7 +84,7 @@ class Folder:
                     f"{self.path / name} is not among the files that {self.path.name} lists, so it"
                     " cannot be trusted. Make it again."
                 )
-        verify(self.path, {n: listed[n] for n in names} if names else listed)
+        verify_files(self.path, {n: listed[n] for n in names} if names else listed)
 
     def within(self, room: str) -> list[str]:
         """The names of the files that are listed below ``room``, in order; no other lies there.
@@ -363,5 +363,5 @@ def _read(
             if not isinstance(at, dict) or key not in at:
                 raise BrokenFile(f"{path} is damaged (no {dotted!r}). Make it again.")
             at = at[key]
-    checked(shape, meta, path)
+    check_shape(shape, meta, path)
     return meta

@@ -31,7 +31,7 @@ class Found:
     failed: bool = False
 
 
-def found(folder: Path, spec: RunSpec, device: str) -> Found:
+def found_run(folder: Path, spec: RunSpec, device: str) -> Found:
     """Look what is in ``folder``; ``device`` of torch.
 
     A complete run is asked what a change of the code can alter, an unfinished one all that must be
@@ -50,13 +50,13 @@ def found(folder: Path, spec: RunSpec, device: str) -> Found:
         made["data"] = run.meta.get("data", {}).get("digest")
         compared: Iterable[str] = WATCHED
     else:
-        saved = checkpoint.saved(folder)
+        saved = checkpoint.last_checkpoint(folder)
         if saved is None:  # nothing of it is kept
             return Found(run.status, exact=exact, failed=failed)
         made, compared = saved[1]["origin"], origin.COMPARED
     files = sources.opened_now(made)
-    now = origin.of(spec, _data(spec), device) | files
-    differs = [origin.told(k) for k in (*compared, *files) if made.get(k) != now.get(k)]
+    now = origin.origin_of(spec, _data(spec), device) | files
+    differs = [origin.part_text(k) for k in (*compared, *files) if made.get(k) != now.get(k)]
     told = [f"{' and '.join(differs)} changed"] if differs else []
     told += ["several codes made its rounds"] if run.meta.get("begun_by") else []
     return Found(run.status, "; ".join(told), exact, failed)

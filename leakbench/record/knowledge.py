@@ -102,7 +102,7 @@ class Source:
 
     device: str  # where its tensors lie
     # Is the network in training mode while a client trains? By its layers, where they differ, as
-    # ``leakbench.federation.net.training`` takes it.
+    # ``leakbench.federation.net.training_mode`` takes it.
     modes: bool | Mapping[str, bool] = True
 
     @property

@@ -42,7 +42,7 @@ def affordable(fed: Federation, policy: Policy, rounds: int) -> int:
     return min(LIMIT, WHOLE // max(len(kept), 1)) // size if size else 0
 
 
-def of(
+def last_layers_of(
     fed: Federation, places: Sequence[int], name: str, each: Tree, todo: Plan, update: Tree
 ) -> Iterator[LastLayer]:
     """The parts of those in ``places`` of the round's chosen, who trained on the loss ``name``.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import inside, read_tree, write_tree
-from leakbench.base.shapes import checked
+from leakbench.base.shapes import check_shape
 from leakbench.base.tree import Tree
 from leakbench.record.shapes import MessagesHeader
 
@@ -83,7 +83,7 @@ def table_of(path: Path, meta: Any) -> list[dict[str, Any]]:
         BrokenFile: it is no such table, a message is of another round than the file, or one is
             there twice.
     """
-    checked(MessagesHeader, meta, path)
+    check_shape(MessagesHeader, meta, path)
     table: list[dict[str, Any]] = meta["messages"]
     for m in table:
         if path.name.startswith("round-") and round_file(m["round"]) != path.name:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SHOWN = 3  # values of a sweep that a sentence repeats
 
 
-def distinct(specs: Iterable[RunSpec]) -> list[RunSpec]:
+def distinct_specs(specs: Iterable[RunSpec]) -> list[RunSpec]:
     """Every run once, in order: a sweep may speak of one twice.
 
     Raises:

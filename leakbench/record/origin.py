@@ -51,7 +51,7 @@ CODE = ("method", "core", "utility")
 UNMIXED = ("run", "data", "dtype")
 
 
-def code(spec: Mapping[str, Any]) -> dict[str, str]:
+def spec_code(spec: Mapping[str, Any]) -> dict[str, str]:
     """{"method", "core", "utility"}: SHA-256 of the installed code that makes a run of ``spec``.
 
     The method's are its own module, its wrappers' and its task's, and the utility's that of the
@@ -69,12 +69,12 @@ def code(spec: Mapping[str, Any]) -> dict[str, str]:
     return {k: digest for k, digest in found.items() if digest}
 
 
-def opened(spec: Mapping[str, Any]) -> dict[str, str]:
+def spec_opened(spec: Mapping[str, Any]) -> dict[str, str]:
     """{file: SHA-256} of what the method, task, wrappers and metric of ``spec`` opened here."""
     return sources.opened_by(sorted(_modules(spec) | _utility(spec)))
 
 
-def files(made: Mapping[str, Any]) -> dict[str, str]:
+def opened_files(made: Mapping[str, Any]) -> dict[str, str]:
     """Those of an origin, or of `sources`, that are files which ``opened`` named."""
     return {k: v for k, v in made.items() if ":" in k}
 
@@ -112,13 +112,13 @@ def data_digest(data: TaskData) -> str:
     return sha.hexdigest()
 
 
-def of(spec: RunSpec, data: TaskData, device: str) -> dict[str, Any]:
+def origin_of(spec: RunSpec, data: TaskData, device: str) -> dict[str, Any]:
     """Everything that decides the bytes of a run, for its checkpoint; ``device`` of torch."""
     versions, (commit, dirty) = provenance.versions(), provenance.source()
     known = {k: versions[k] for k in ("leakbench", "torch", "numpy")}
     return {
         "run": spec.folder(),
-        **code(spec.model_dump(mode="json")),
+        **spec_code(spec.model_dump(mode="json")),
         "data": data_digest(data),
         "device": provenance.device_name(device),
         "dtype": spec.dtype,
@@ -134,7 +134,7 @@ def official(data: TaskData) -> bool | None:
     return None if data.unofficial is None else not data.unofficial
 
 
-def facts(origin: Mapping[str, Any], begun_by: list[dict[str, Any]], data: TaskData) -> Any:
+def origin_facts(origin: Mapping[str, Any], begun_by: list[dict[str, Any]], data: TaskData) -> Any:
     """What run.json says of an origin."""
     said = {
         "data": {"digest": origin["data"], "official": official(data)},
@@ -155,26 +155,26 @@ def machine() -> dict[str, Any]:
 
 def _sources(origin: Mapping[str, Any]) -> dict[str, str]:
     """The digests of an origin: of code, and of files that it opened."""
-    return {k: origin[k] for k in CODE if k in origin} | files(origin)
+    return {k: origin[k] for k in CODE if k in origin} | opened_files(origin)
 
 
-def unlike(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def unlike_parts(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """In what two origins differ: keys of ``COMPARED``, and files that are not what they were."""
     today = sources.opened_now(then)
     found = [k for k in COMPARED if then.get(k) != now.get(k)]
     return found + [k for k, digest in today.items() if then[k] != digest]
 
 
-def told(part: str) -> str:
+def part_text(part: str) -> str:
     """A key of ``unlike`` in words."""
     return COMPARED.get(part) or f"the file {part.partition(':')[2]} that the method opened"
 
 
 def refusal(folder: object, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Why a checkpoint is not gone on with, in a sentence with both ways on."""
-    differs = unlike(then, now)
+    differs = unlike_parts(then, now)
     known = {**sources.opened_now(then), **now}
-    each = (f"{told(k)} ({_short(then, k)}, now {_short(known, k)})" for k in differs)
+    each = (f"{part_text(k)} ({_short(then, k)}, now {_short(known, k)})" for k in differs)
     text = f"{folder} was begun by other code or on other data; what differs: {', '.join(each)}."
     if set(differs) & set(UNMIXED):
         return (
@@ -187,7 +187,7 @@ def refusal(folder: object, then: Mapping[str, Any], now: Mapping[str, Any]) -> 
     )
 
 
-def stale(meta: Mapping[str, Any]) -> list[str]:
+def stale_sources(meta: Mapping[str, Any]) -> list[str]:
     """Which sources of a run.json are not those that are installed, as ``told`` has them in words.
 
     None where run.json does not say which they were, or the method is not installed here.
@@ -196,7 +196,7 @@ def stale(meta: Mapping[str, Any]) -> list[str]:
     if not isinstance(made, dict):
         return []
     try:
-        here = code(meta["spec"])
+        here = spec_code(meta["spec"])
     except LeakbenchError:
         return []
     here |= sources.opened_now(made)
@@ -205,7 +205,7 @@ def stale(meta: Mapping[str, Any]) -> list[str]:
 
 def flags(meta: Mapping[str, Any]) -> set[str]:
     """What a reader must know of the code and the data behind a run.json."""
-    return lasting(meta) | ({"stale_run"} if stale(meta) else set())
+    return lasting(meta) | ({"stale_run"} if stale_sources(meta) else set())
 
 
 def lasting(meta: Mapping[str, Any]) -> set[str]:
@@ -217,7 +217,7 @@ def lasting(meta: Mapping[str, Any]) -> set[str]:
     return {flag for flag, holds in said.items() if holds}
 
 
-def apart(metas: Iterable[Mapping[str, Any]]) -> bool:
+def made_apart(metas: Iterable[Mapping[str, Any]]) -> bool:
     """Were some runs made by different code, or on different data, as far as they say so?"""
     seen: dict[str, str | None] = {}
     for meta in metas:
@@ -253,7 +253,7 @@ def _loaded(modules: set[str] | tuple[str, ...]) -> str:
 def _digest(modules: str, but: str) -> str:
     """Empty where one of the modules has no source file; ``but``: what has its own digest."""
     try:
-        return sources.digest(json.loads(modules), json.loads(but) if but else ())
+        return sources.sources_digest(json.loads(modules), json.loads(but) if but else ())
     except UsageError:
         return ""
 

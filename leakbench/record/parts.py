@@ -168,7 +168,7 @@ def must_be_whole(run: Run) -> None:
             raise UsageError(f"{run.path} is an {kind} of a run already; take the run itself.")
 
 
-def lost(run: Run, kinds: Sequence[str], knows: Sequence[str]) -> str:
+def lost_parts(run: Run, kinds: Sequence[str], knows: Sequence[str]) -> str:
     """What an attack reads and the part ``run`` no longer has, as a reason.
 
     Empty where all of it is there, as in a whole run.

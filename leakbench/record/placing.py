@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from leakbench.base.files import digest, read_sealed, write_sealed
+from leakbench.base.files import file_digest, read_sealed, write_sealed
 
 NAME = "attack.json"
 GUESS = "guess.safetensors"
@@ -44,6 +44,6 @@ def fail(folder: Path, why: str) -> None:
     fresh = hidden(folder, "failed")
     shutil.rmtree(fresh, ignore_errors=True)
     meta = {**read_sealed(folder / NAME), "status": f"failed: {why}", "metrics": {}, "missing": []}
-    meta["files"] = {GUESS: digest(folder / GUESS)}
+    meta["files"] = {GUESS: file_digest(folder / GUESS)}
     write_sealed(fresh / NAME, meta)
     put(fresh, folder, keep=(GUESS,))

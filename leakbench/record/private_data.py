@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LARGEST = 16 * 1024**2  # bytes of images kept in a run folder
 
 
-def write(path: Path, data: TaskData, task: Choice) -> None:
+def write_private_data(path: Path, data: TaskData, task: Choice) -> None:
     """Write y (n,), rows (C, n_max), counts (C,), client_class (C,), and x (n, ...) where small.
 
     Where the task plants a marker, also context (C,) bool; where it asks for texts, targets (n, T)
@@ -90,7 +90,12 @@ def gallery(name: str, params: dict[str, Any]) -> Examples:
 @lru_cache(maxsize=1)
 def _train(name: str, params: str) -> tuple[Examples, str]:
     try:
-        train = registry.load("tasks", name).build(json.loads(params), f"task {name}").load().train
+        train = (
+            registry.load_plugin("tasks", name)
+            .build(json.loads(params), f"task {name}")
+            .load()
+            .train
+        )
     except LeakbenchError as error:
         raise NotMeasured(
             f"the run does not hold the images of {name}, and they were not found: {error}"

@@ -148,7 +148,7 @@ class Recorder(Observer[Federation]):
             return
         kept = self._audited(fed)[1]
         to = "aggregator" if "update" in fed.summed else "server"
-        for part in last_layers.of(fed, kept, name, each, todo, update):
+        for part in last_layers.last_layers_of(fed, kept, name, each, todo, update):
             client = (fed.t, fed.phase, part.client)
             message = Message(*client, to, "update", part.sent, part="last_layer")
             self.sent.append(message)

@@ -8,18 +8,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import UsageError
-from leakbench.base.shapes import checked
+from leakbench.base.shapes import check_shape
 from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.network import built
 from leakbench.federation.parties import Facts
-from leakbench.federation.precision import kept, products
+from leakbench.federation.precision import kept_dtype, products
 from leakbench.federation.task_data import Examples
 from leakbench.record import private_data
 from leakbench.record.folders import Run
 from leakbench.record.knowledge import FILES, Source
 from leakbench.record.messages import Message, overlaid, read_messages
-from leakbench.record.parts import lost
+from leakbench.record.parts import lost_parts
 from leakbench.record.runspec import Parts, RunSpec, parts
 from leakbench.record.shapes import RoundHeader
 
@@ -53,7 +53,7 @@ class Recording(Source):
     @property
     def dtype(self) -> torch.dtype:
         """Of the run's tensors."""
-        return kept(self.spec.dtype)
+        return kept_dtype(self.spec.dtype)
 
     @property
     def products(self) -> torch.dtype:
@@ -158,7 +158,7 @@ class Recording(Source):
         Raises:
             BrokenFile: a file of messages is missing or damaged.
         """
-        return lost(self.run, kinds, knows)
+        return lost_parts(self.run, kinds, knows)
 
     @cached_property
     def _aux_data(self) -> Examples:
@@ -176,7 +176,7 @@ class Recording(Source):
         out: dict[tuple[str, int, int, int | None], dict[str, Tensor]] = {}
         for name in self._rounds("known"):
             tree, meta = self.run.tree(name)
-            checked(RoundHeader, meta, self.run.path / name)
+            check_shape(RoundHeader, meta, self.run.path / name)
             for i, phases in tree["client"].items():
                 for phase, entry in phases.items():
                     place = (f"client/{i}", meta["round"], int(phase))

@@ -14,7 +14,7 @@ from leakbench.federation.evaluate import Evaluations, diverged
 from leakbench.federation.federation import Federation
 
 
-def run(
+def run_rounds(
     fed: Federation, rounds: int, at: Set[int], scores: Evaluations, between: Callable[[], None]
 ) -> None:
     """Every round until ``rounds`` that is left, and what follows the last one.

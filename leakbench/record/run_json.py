@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leakbench.federation.federation import Federation
 
 
-def described(
+def run_described(
     spec: RunSpec, made: Parts, fed: Federation, device: str, origin: Mapping[str, Any]
 ) -> dict[str, Any]:
     """run.json before the first round, without its status; ``origin``: of ``origin.facts``."""
@@ -47,7 +47,7 @@ def described(
             "meaning": METRICS[task.metric].meaning.parameters(),
             "untaught": {k: round(v, 6) for k, v in untaught(fed).items()},
         },
-        "facts": told(facts),
+        "facts": facts_told(facts),
         "stages": spec.record.stages(spec.rounds),
         "stand_in": task.stand_in,
         "test_data": digest_of(*fed.data.tested),
@@ -60,7 +60,7 @@ def described(
     }
 
 
-def told(facts: Facts) -> dict[str, Any]:
+def facts_told(facts: Facts) -> dict[str, Any]:
     """What run.json says of a task's facts; of sound where its inputs are, and of their range."""
     sound = {"sound": asdict(facts.sound)} if facts.sound else {}
     low, high = facts.input_range.low, facts.input_range.high

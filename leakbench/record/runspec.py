@@ -71,7 +71,7 @@ def parts(spec: RunSpec) -> Parts:
     """Look every name up and build it."""
 
     def built(kind: str, one: str, choice: Choice) -> Any:
-        return registry.load(kind, choice.name).build(choice.params, f"{one} {choice.name}")
+        return registry.load_plugin(kind, choice.name).build(choice.params, f"{one} {choice.name}")
 
     task, method = built("tasks", "task", spec.task), built("defenses", "defense", spec.defense)
     return Parts(task, method, tuple(built("wrappers", "wrapper", w) for w in spec.wrappers))
@@ -108,8 +108,8 @@ def make_spec(
         record = Policy.build({"name": record}, "--record")
     task, defense = registry.meant("tasks", task), registry.meant("defenses", defense)
     wrappers = [(registry.meant("wrappers", n), p) for n, p in wrappers]
-    chosen = registry.load("tasks", task).build(task_params or {}, f"task {task}")
-    kind = registry.load("defenses", defense)
+    chosen = registry.load_plugin("tasks", task).build(task_params or {}, f"task {task}")
+    kind = registry.load_plugin("defenses", defense)
     for name in params or {}:
         if name not in kind.model_fields and name in type(chosen).model_fields:
             raise UsageError(
@@ -119,9 +119,9 @@ def make_spec(
     method = kind.build({**chosen.defaults(defense), **(params or {})}, f"defense {defense}")
     chosen.suits(method)
     chosen.knows_model()
-    audited.known(record, chosen.facts(method).clients)
+    audited.known_clients(record, chosen.facts(method).clients)
     names = [name for name, _ in wrappers]
-    wraps = [registry.load("wrappers", n).build(p, f"wrapper {n}") for n, p in wrappers]
+    wraps = [registry.load_plugin("wrappers", n).build(p, f"wrapper {n}") for n, p in wrappers]
     values = {
         "task": {"name": task, "params": chosen.parameters()},
         "defense": {"name": defense, "params": method.parameters()},

@@ -27,7 +27,7 @@ from leakbench.record import origin as origins
 from leakbench.record.budget import fitted
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
 from leakbench.record.recorder import Recorder
-from leakbench.record.run_json import described
+from leakbench.record.run_json import run_described
 from leakbench.record.runspec import Parts, RunSpec, parts
 
 CHECKPOINT_SECONDS = 10.0
@@ -46,7 +46,7 @@ class Trained:
     skipped: bool
 
 
-def train(
+def train_run(
     spec: RunSpec,
     runs: Path,
     *,
@@ -96,32 +96,32 @@ def train(
     for sentence in _absent(spec, made):
         say(sentence)
     folder = runs / spec.folder()
-    now = origins.of(spec, data, where)
-    if existing_run.complete(folder, spec, restart=restart, say=say):
+    now = origins.origin_of(spec, data, where)
+    if existing_run.complete_there(folder, spec, restart=restart, say=say):
         existing_run.differences_said(folder, now, say)
         return Trained(folder, skipped=True)
-    with locks.training(folder):
+    with locks.training_lock(folder):
         # Somebody else just did it?
-        if not restart and existing_run.complete(folder, spec, restart=False, say=say):
+        if not restart and existing_run.complete_there(folder, spec, restart=False, say=say):
             return Trained(folder, skipped=True)
         spec = existing_run.with_what_stands_beside(folder, spec, say)
         # If damaged, or another's, that is said before anything is written.
-        saved = None if restart else checkpoint.saved(folder)
+        saved = None if restart else checkpoint.last_checkpoint(folder)
         begun_by = _begun_by(folder, saved, now, mixed=mixed)
         if data.unofficial:
             say(f"{data.unofficial}; every row of this run is flagged unofficial_data")
-        clearing.clear(
+        clearing.clear_rounds(
             folder, whole=restart, after=int(saved[0]["federation"]["t"]) if saved else -1
         )
         with threads(int(saved[1]["origin"]["threads"]) if saved else shared):
             now["threads"] = torch.get_num_threads()
-            now = (origins.files(saved[1]["origin"]) if saved else {}) | now
+            now = (origins.opened_files(saved[1]["origin"]) if saved else {}) | now
             fed = federation(Recorder(folder, spec.rounds, spec.record))
-            meta = described(spec, made, fed, where, origins.facts(now, begun_by, data))
+            meta = run_described(spec, made, fed, where, origins.origin_facts(now, begun_by, data))
 
             def keep(scores: Evaluations) -> None:
-                made_by = now | origins.opened(meta["spec"])
-                checkpoint.write(fed, folder, scores, origin=made_by, begun_by=begun_by)
+                made_by = now | origins.spec_opened(meta["spec"])
+                checkpoint.write_checkpoint(fed, folder, scores, origin=made_by, begun_by=begun_by)
 
             _train(fed, spec, folder, saved, meta, keep, progress or (lambda *_: None), data)
     return Trained(folder, skipped=False)
@@ -172,7 +172,7 @@ def _begun_by(
         return []
     tree, meta = saved
     then, past = meta["origin"], list(meta["begun_by"])
-    differs = origins.unlike(then, now)
+    differs = origins.unlike_parts(then, now)
     if not differs:
         return past
     if not mixed or set(differs) & set(origins.UNMIXED):
@@ -206,7 +206,9 @@ def _rounds(
             last = time.monotonic()
             took = last - begun
 
-    rounds.run(fed, spec.rounds, evaluated(spec.rounds, fed.task.evaluations), scores, between)
+    rounds.run_rounds(
+        fed, spec.rounds, evaluated(spec.rounds, fed.task.evaluations), scores, between
+    )
     return scores
 
 
@@ -224,7 +226,9 @@ def diagnostic_rows(scores: Evaluations) -> list[dict[str, Any]]:
     return [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics]
 
 
-def lacking(spec: RunSpec, made: Parts, folder: Path, sent: set[str]) -> list[dict[str, str]]:
+def missing_of_run(
+    spec: RunSpec, made: Parts, folder: Path, sent: set[str]
+) -> list[dict[str, str]]:
     """What run.json says is missing of a run in ``folder``, whose clients sent the kinds ``sent``.
 
     What the recording policy kept nothing of, for nobody can attack it; and who took no part.
@@ -240,8 +244,8 @@ def lacking(spec: RunSpec, made: Parts, folder: Path, sent: set[str]) -> list[di
 def _absent(spec: RunSpec, made: Parts) -> list[str]:
     """What the record will lack of the clients that it names, a sentence each."""
     clients = made.task.facts(made.method).clients
-    gone = audited.lacking(spec.record, made.method, clients, spec.rounds, spec.seed)
-    return audited.told(gone)
+    gone = audited.audited_lacking(spec.record, made.method, clients, spec.rounds, spec.seed)
+    return audited.gone_sentences(gone)
 
 
 def _finish(
@@ -261,7 +265,7 @@ def _finish(
     traffic, head = fed.traffic.tensors(), {"columns": ["round", "sender", "receiver"]}
     write_tree(folder / "transcript" / "rounds.safetensors", traffic, head)
     private_data.write_aux(folder / "known" / "aux_data.safetensors", data, spec.task)
-    private_data.write(folder / "truth" / "data.safetensors", data, spec.task)
+    private_data.write_private_data(folder / "truth" / "data.safetensors", data, spec.task)
     checkpoint.leave(fed, folder)
     (folder / checkpoint.STATE).unlink(missing_ok=True)
     for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote
@@ -269,8 +273,8 @@ def _finish(
             part.unlink()
     ran = {"phases": fed.phases, "fallbacks": fed.fallbacks}
     sent = {kind for kind, sender, _ in fed.traffic.totals if sender == "client"}
-    missing = lacking(spec, parts(spec), folder, sent)
+    missing = missing_of_run(spec, parts(spec), folder, sent)
     done = {"status": "done", "sent": fed.traffic.table(), "missing": missing, **ran}
-    done["sources"] = meta["sources"] | origins.opened(meta["spec"])
+    done["sources"] = meta["sources"] | origins.spec_opened(meta["spec"])
     files = digests(folder, without=("attacks/", checkpoint.STATE.as_posix(), "run.json"))
     write_sealed(folder / "run.json", {**meta, **done, "files": files})

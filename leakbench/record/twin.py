@@ -88,7 +88,7 @@ def _parts(tree: Tree) -> Iterator[Tensor]:
                 yield part.cpu().double()
 
 
-def of(spec: RunSpec, device: str = "auto") -> Twin:
+def twin_of(spec: RunSpec, device: str = "auto") -> Twin:
     """The twin of ``spec`` by the installed code; shorter where the run itself is.
 
     Three rounds beyond those after which the method changes its rule.
@@ -106,7 +106,7 @@ def of(spec: RunSpec, device: str = "auto") -> Twin:
     last = min(length(spec), spec.rounds)
     dead_by = {"chance": made.task.chance, **untaught(fed)}
     fed.begin()
-    rounds.run(fed, last, {last}, scores, lambda: None)
+    rounds.run_rounds(fed, last, {last}, scores, lambda: None)
     for name, state in fed.snapshot().items():
         seen.add(name, state)
     for t, scored in sorted(scores.scores.items()):
@@ -121,7 +121,7 @@ def length(spec: RunSpec) -> int:
     return ROUNDS + parts(spec).method.settled()
 
 
-def alike(a: object, b: object) -> bool:
+def twins_alike(a: object, b: object) -> bool:
     """Are they twins of one training? Not known is no; so is what no twin looks like."""
     if not isinstance(a, Mapping) or not isinstance(b, Mapping) or not a or a.keys() != b.keys():
         return False

@@ -14,7 +14,7 @@ from leakbench.reporting.data import About
 from leakbench.results.settings import Setting
 
 
-def of(settings: Sequence[Setting]) -> dict[str, About]:
+def abouts_of(settings: Sequence[Setting]) -> dict[str, About]:
     """{"defenses/fedhide", "wrappers/…" or "attacks/…": its own words}.
 
     A method that is not installed here has none.
@@ -26,15 +26,15 @@ def of(settings: Sequence[Setting]) -> dict[str, About]:
     out = {}
     for kind, name in sorted(named):
         try:
-            made = registry.load(kind, name)
+            made = registry.load_plugin(kind, name)
         except UnknownName:
             continue
         paper = str(getattr(made, "paper", ""))
-        out[f"{kind}/{name}"] = About(text=described(made), paper=paper)
+        out[f"{kind}/{name}"] = About(text=documentation_of(made), paper=paper)
     return out
 
 
-def described(made: type) -> str:
+def documentation_of(made: type) -> str:
     """The first paragraph of its module's documentation and of its own.
 
     On one line, without the marks of code.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from leakbench.gate.outcome import Comparison, LimitOutcome
 from leakbench.gate.row import GateRow
-from leakbench.reporting.commands import more_seeds, training, trains
+from leakbench.reporting.commands import more_seeds, training_command, trains
 from leakbench.results.settings import Setting
 
 WORSE = ("leaks more", "loses utility")
@@ -44,7 +44,7 @@ class Settling:
             trained = then.configuration.key in self.commands and not then.is_utility
             if trained:
                 return self._attack
-            return f"{training(then, len(then.scores))} && {self._attack}"
+            return f"{training_command(then, len(then.scores))} && {self._attack}"
         if now is not None and c.more:
             return self._check("--spend", str(len(c.more)))
         if now is not None and c.seeds:
@@ -79,6 +79,6 @@ class Settling:
         wanted = sorted(seeds)
         words = shlex.split(self.commands.get(row.configuration.key, ""))
         if "--seeds" not in words[:-1]:
-            words = shlex.split(training(row, len(wanted)))
+            words = shlex.split(training_command(row, len(wanted)))
         words[words.index("--seeds") + 1] = ",".join(map(str, wanted))
         return shlex.join(words)

@@ -129,7 +129,7 @@ def limit_line(limit: CheckLimit) -> CheckLine:
     return CheckLine(*known, refs=refs, limit=limit.limit)
 
 
-def told(row: CheckRow) -> str:
+def row_sentence(row: CheckRow) -> str:
     """One row in one sentence.
 
     As in "leaks more: cifar100: FedGN σ 0.3: worst case: P_leak 0.32 → 0.60, +0.28 (+0.20 to

@@ -10,7 +10,7 @@ from leakbench.results.number import ANY, END, Number
 from leakbench.results.settings import Setting
 
 
-def of(setting: Setting) -> list[Clients]:
+def clients_of(setting: Setting) -> list[Clients]:
     """One per metric that counts hits on units of clients (shares), at the end of training."""
     if not setting.runs:
         return []

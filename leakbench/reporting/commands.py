@@ -28,7 +28,7 @@ def made_by(setting: Setting) -> dict[tuple[str, str], AttackFolder]:
     return {(a.name, a.params): a for run in reversed(setting.runs) for a in run.attacks}
 
 
-def attacks(
+def attack_command(
     setting: Setting, number: Number, folders: Mapping[tuple[str, str], AttackFolder]
 ) -> str:
     """What makes the number again; "" for what is made from other attacks' units.
@@ -56,7 +56,7 @@ def recorded(meta: Mapping[str, Any], command: str) -> list[str]:
     return words if words[:2] == ["leakbench", command] else []
 
 
-def training(row: GateRow, seeds: int) -> str:
+def training_command(row: GateRow, seeds: int) -> str:
     """The command that trains the setting of a baseline's row with at least so many seeds.
 
     It is as complete as the row tells.

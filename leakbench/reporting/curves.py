@@ -18,7 +18,7 @@ from leakbench.reporting.data import Curve
 from leakbench.results.dead import DIAGNOSTIC
 from leakbench.results.number import END, Attacker, Measured, Number
 from leakbench.results.settings import Setting
-from leakbench.results.units import pooled
+from leakbench.results.units import pooled_estimates
 from leakbench.results.utility import over_seeds
 from leakbench.statistics import intervals
 from leakbench.statistics.intervals import Estimate, NoInterval
@@ -27,7 +27,7 @@ COSINE = DIAGNOSTIC["cosine"]
 Point = tuple[Estimate, float | None]  # the number, and its blind guess
 
 
-def of(setting: Setting) -> list[Curve]:
+def curves_of(setting: Setting) -> list[Curve]:
     """Every curve of one setting; those of attacks in the metrics that judge a topic."""
     if not setting.final:
         return []
@@ -88,8 +88,8 @@ def _leakage(setting: Setting) -> Iterator[Curve]:
     ends = [n for n in setting.numbers if n.stage in END and not n.attacker.made]
     for metric, probe in sorted(_judging(setting.numbers)):
         asked = [n for n in ends if (n.metric, n.probe) == (metric, probe)]
-        for number in chosen(asked):
-            by = in_words(number.attacker, [n.attacker for n in ends])
+        for number in chosen_numbers(asked):
+            by = attacker_in_words(number.attacker, [n.attacker for n in ends])
             found = _curve(metric, _points(setting, number))
             about = {"by": by, "rung": number.attacker.rung, "probe": probe}
             yield found.model_copy(update=about)
@@ -104,7 +104,7 @@ def _judging(numbers: Sequence[Number]) -> set[tuple[str, bool]]:
     return {(metric, probe) for (_, probe), (_, metric) in first.items()}
 
 
-def chosen(numbers: Sequence[Number]) -> list[Number]:
+def chosen_numbers(numbers: Sequence[Number]) -> list[Number]:
     """Of one metric's numbers at the end: the paper's own attack, then the best real one.
 
     Real ones whose control failed do not count, unless they are beyond the blind guess.
@@ -133,7 +133,7 @@ def _points(setting: Setting, end: Number) -> dict[int, Point]:
     for t, group in between.items():
         if {m.run.seed for m in group} == seeds:
             try:
-                found = pooled(group)
+                found = pooled_estimates(group)
             except NoInterval:  # one unit of a metric without end: the tables leave it out, too
                 continue
             points[t] = found["attack"], found["floor"].value
@@ -160,7 +160,7 @@ def _curve(name: str, points: Mapping[int, Point]) -> Curve:
     )
 
 
-def in_words(attacker: Attacker, every: Sequence[Attacker]) -> str:
+def attacker_in_words(attacker: Attacker, every: Sequence[Attacker]) -> str:
     """An attack's name with the parameters in which others of that name differ.
 
     As in "prototype averaging, window 20".

@@ -21,9 +21,9 @@ from leakbench.base.streams import shared
 from leakbench.judging.leaders import leaks_least
 from leakbench.judging.question import Judged, Question
 from leakbench.metrics import prototype_pairs
-from leakbench.metrics.prototypes import P_LEAK, named, nearness
+from leakbench.metrics.prototypes import P_LEAK, nearness, share_named
 from leakbench.record.folders import AttackFolder, Run
-from leakbench.reporting.curves import chosen, in_words
+from leakbench.reporting.curves import attacker_in_words, chosen_numbers
 from leakbench.reporting.data import Embedding, Map, Naming, Position, Split
 from leakbench.results import front as _front
 from leakbench.results.number import ANY, END, Number
@@ -40,7 +40,7 @@ ALIKE = "one of {} that leak least, alike"
 LOWEST = "the lowest worst case of the live defense settings; verdict: {}"
 
 
-def of(settings: Sequence[Setting], questions: Sequence[Question]) -> list[Map]:
+def maps_of(settings: Sequence[Setting], questions: Sequence[Question]) -> list[Map]:
     """For at most ``TASKS`` tasks two settings' prototypes; for every task its split.
 
     ``questions``: what was found of the settings, which says who may be praised.
@@ -65,7 +65,7 @@ def _worth_it(
     tasks: dict[str, dict[str, list[Number]]] = defaultdict(dict)
     for s in settings:
         found = [n for n in s.numbers if n.metric == P_LEAK.name and not n.probe]
-        found = [n for n in found if n.stage in END and _front.fit(n)]
+        found = [n for n in found if n.stage in END and _front.fits_front(n)]
         if found:
             tasks[s.task][s.key] = found
     known = {s.key: s for s in settings}
@@ -116,7 +116,7 @@ def _gap(numbers: Sequence[Number]) -> float | None:
 def _of_setting(setting: Setting, why: str, numbers: Sequence[Number]) -> Iterator[Map]:
     made = [n for n in numbers if not n.attacker.made]
     every, runs = [n.attacker for n in made], [r for r in setting.runs if _recorded(r)]
-    for number in chosen(made):
+    for number in chosen_numbers(made):
         folders = [(r, f) for r in runs if (f := _folder(r, number))]
         names = [_naming(run, folder, number) for run, folder in folders]
         if names:
@@ -127,13 +127,13 @@ def _of_setting(setting: Setting, why: str, numbers: Sequence[Number]) -> Iterat
             yield Naming(
                 setting=setting.id,
                 why=why,
-                by=in_words(number.attacker, every),
+                by=attacker_in_words(number.attacker, every),
                 rung=number.attacker.rung,
                 clients=int(setting.one.meta["facts"]["clients"]),
                 named=tuple((*pair, share) for pair, share in sorted(pairs.items())),
                 failed=sum(failed for _, failed in names),
             )
-    best = chosen(made)[-1]
+    best = chosen_numbers(made)[-1]
     folder = _folder(setting.runs[0], best) if setting.runs[0] in runs else None
     if folder is not None:
         found_ = _embedding(setting.runs[0], folder, best)
@@ -141,7 +141,7 @@ def _of_setting(setting: Setting, why: str, numbers: Sequence[Number]) -> Iterat
         tried = failed + len({owner for owner, _ in right})
         named_right = math.fsum(share for (owner, who), share in right.items() if owner == who)
         about: dict[str, Any] = {"setting": setting.id, "why": why, "right": named_right}
-        about |= {"by": in_words(best.attacker, every), "tried": tried}
+        about |= {"by": attacker_in_words(best.attacker, every), "tried": tried}
         yield found_.model_copy(update=about)
 
 
@@ -182,7 +182,7 @@ def _naming(
         if guess.failed:
             failed += 1
             continue
-        shares = named(nearness(guess, answer))
+        shares = share_named(nearness(guess, answer))
         for who in shares.nonzero().flatten().tolist():
             out[answer.client, who] = float(shares[who])
     return out, failed

@@ -16,7 +16,7 @@ from pydantic import Field, computed_field
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
 from leakbench.base.reason import Reason, reason
-from leakbench.gate.attackers import lost
+from leakbench.gate.attackers import less_than_then
 from leakbench.gate.comparison import (
     BLOCKING,
     changed,
@@ -129,7 +129,7 @@ def against(
     names = _names([*then, *now], names)
     pairs = [(row, there[key]) for key, row in here.items() if key in there]
     named, before = {r.name: r for r in now}, {r.name: r for r in then}
-    compared = [_Compared.of(a, b, lost(b, named, before)) for a, b in pairs]
+    compared = [_Compared.of(a, b, less_than_then(b, named, before)) for a, b in pairs]
     more = levels_of_looks([[(1.0, c.worse.p())] if c.counted else [] for c in compared])
     less = levels_of_looks([[(CLAIM, c.better.p())] if c.counted else [] for c in compared])
     rows = [c.moved(names, *both) for c, *both in zip(compared, more, less, strict=True)]

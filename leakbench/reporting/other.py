@@ -17,13 +17,13 @@ from leakbench.record import columns
 from leakbench.record.columns import Row
 from leakbench.record.folders import find, read_table
 from leakbench.reporting.data import SCHEMA
-from leakbench.results.cells import configuration, gained, number
+from leakbench.results.cells import configuration, read_number, read_utility
 from leakbench.results.number import Utility
 from leakbench.results.tables import collect
 from leakbench.statistics.intervals import Estimate
 
 
-def of_folder(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
+def numbers_of_folder(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
     """Every number of a report folder, or of a folder of runs.
 
     Args:
@@ -58,7 +58,7 @@ def _of_tables(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
     final: dict[str, Utility] = {}
     for line in tables["utility"]:
         if line["statistic"] == "final":
-            utility = gained(line, _meaning(known, line["metric"], {"leaks": "up"}))
+            utility = read_utility(line, _meaning(known, line["metric"], {"leaks": "up"}))
             final[utility.configuration.key] = utility
     ran: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for line in tables["results"]:
@@ -69,7 +69,7 @@ def _of_tables(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
         if key not in final:
             where = folder / "utility.csv"
             raise BrokenFile(f"{where} is damaged (a setting has no final line). Make it again.")
-        n = number(line, _meaning(known, line["metric"], line), final[key])
+        n = read_number(line, _meaning(known, line["metric"], line), final[key])
         mine = [r for r in ran[_setting(line)] if r["attack"] == line["attack"]]
         about = _about(n.utility, n.value, mine)
         rows.append(GateRow(**leakage_fields(n), **about, scores={seed: {} for seed in n.seeds}))

@@ -24,7 +24,7 @@ from leakbench.record import columns
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.reporting.data import Picture, Role
 from leakbench.reporting.png import Images
-from leakbench.reporting.sounds import Sounds, scale_of, shade
+from leakbench.reporting.sounds import Sounds, shade, sound_scale
 from leakbench.results.settings import Setting
 from leakbench.scoring.truth import Truth
 
@@ -50,12 +50,12 @@ class Portrayed:
     image: Callable[[Guess], torch.Tensor]  # to (...)
 
 
-def of(setting: Setting, media: Media) -> list[Picture]:
+def pictures_of(setting: Setting, media: Media) -> list[Picture]:
     """Pictures of every complete run of a setting; their bytes go into ``media``."""
-    return [picture for run in setting.runs for picture in of_run(run, media)]
+    return [picture for run in setting.runs for picture in run_pictures(run, media)]
 
 
-def of_run(run: Run, media: Media) -> Iterator[Picture]:
+def run_pictures(run: Run, media: Media) -> Iterator[Picture]:
     """Pictures of at most ``ATTACKS`` reconstruction attacks on this run.
 
     Each is at the last stage that it attacked; there are none of signals but sound, nor of a task
@@ -65,7 +65,7 @@ def of_run(run: Run, media: Media) -> Iterator[Picture]:
     is any. Of a guess about several examples the first one is shown; a picture of all that a client
     holds stands beside the mean of its images.
     """
-    shape, truth, sound = run.meta["facts"]["shape"], Truth(run), scale_of(run)
+    shape, truth, sound = run.meta["facts"]["shape"], Truth(run), sound_scale(run)
     try:
         signal = truth.task.signal
     except UnknownName:  # missing.csv says that it is not installed here
@@ -135,7 +135,7 @@ def _of_unit(
         show = _mean(truth, guess) if _is_drawn(attack) else _example(truth, roles)
     except NotMeasured:  # then its scores are missing, too, and missing.csv says why
         return
-    shape, scale = run.meta["facts"]["shape"], scale_of(run)
+    shape, scale = run.meta["facts"]["shape"], sound_scale(run)
 
     def picture(role: Role, image: torch.Tensor) -> Picture:
         at = (show.unit, guess.probe is not None)

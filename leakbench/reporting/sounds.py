@@ -34,13 +34,13 @@ class Sounds:
         """
         if not np.isfinite(spectrogram).all():
             return None
-        data = wav(heard(spectrogram, scale), scale.rate)
+        data = wav(wave_of(spectrogram, scale), scale.rate)
         name = hashlib.sha256(data).hexdigest()
         self.found.setdefault(name, base64.b64encode(data).decode())
         return name
 
 
-def scale_of(run: Run) -> LogMel | None:
+def sound_scale(run: Run) -> LogMel | None:
     """The scale of a run's inputs that are spectrograms, as run.json has it, or None.
 
     Raises:
@@ -66,7 +66,7 @@ def shade(spectrogram: Floats) -> Floats:
     return (np.clip(spectrogram.mean(0)[::-1], -2, 2) + 2) / 4
 
 
-def heard(spectrogram: Floats, scale: LogMel) -> Floats:
+def wave_of(spectrogram: Floats, scale: LogMel) -> Floats:
     """A wave (samples,) with peak ``PEAK`` whose spectrogram is near (C, mels, frames).
 
     Power is averaged over channels, spread from bands to frequencies by the filters'

@@ -21,7 +21,7 @@ from leakbench.judging.judging import find_questions
 from leakbench.record.folders import Run
 from leakbench.reporting import about, clients, curves, maps, moved, pictures, redaction
 from leakbench.reporting.check import check_of
-from leakbench.reporting.commands import attacks, made_by, trains
+from leakbench.reporting.commands import attack_command, made_by, trains
 from leakbench.reporting.data import (
     Origin,
     Report,
@@ -31,7 +31,7 @@ from leakbench.reporting.data import (
     ShownSetting,
 )
 from leakbench.reporting.moved import Against
-from leakbench.reporting.other import of_folder
+from leakbench.reporting.other import numbers_of_folder
 from leakbench.results.number import Missing
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables, collect
@@ -42,7 +42,7 @@ NO_RUN = "there is no run to report. Make one with leakbench train."
 
 
 @threads(1)  # of small sums: on a busy machine they wait for each other
-def tables(runs: Sequence[Run]) -> Tables:
+def read_tables(runs: Sequence[Run]) -> Tables:
     """Every number of ``runs``; each folder is read here, once.
 
     In `missing` stands a line for every attack that does not fit what a setting shared.
@@ -58,7 +58,7 @@ def tables(runs: Sequence[Run]) -> Tables:
 
 
 @threads(1)
-def write(
+def write_report(
     tables: Tables,
     out: Path,
     *,
@@ -86,12 +86,14 @@ def write(
         BrokenFile: an artifact is damaged.
     """
     wanted = dict.fromkeys(("csv", *formats))  # the tables are always written, and first
-    makers: list[Report] = [registry.load("reports", n).build({}, f"report {n}") for n in wanted]
+    makers: list[Report] = [
+        registry.load_plugin("reports", n).build({}, f"report {n}") for n in wanted
+    ]
     # Before `out` is written: it may be the same folder.
     differs = None if against is None else _moved(tables.settings, against)
     data = report(tables, title, redact=redact)
     said = None if check is None else check_of(check, tables.settings, baseline)
-    code = {"report": sources.digest([REPORT]), **_formats(makers)}
+    code = {"report": sources.sources_digest([REPORT]), **_formats(makers)}
     made = data.made.model_copy(update={"code": code})
     data = data.model_copy(update={"check": said, "against": differs, "made": made})
     if redact:
@@ -108,7 +110,7 @@ def _formats(makers: Iterable[Report]) -> dict[str, str]:
     for maker in makers:
         module = type(maker).__module__
         with suppress(UsageError):
-            out[module.rpartition(".")[2]] = sources.digest([module], [REPORT])
+            out[module.rpartition(".")[2]] = sources.sources_digest([module], [REPORT])
     return out
 
 
@@ -129,9 +131,9 @@ def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
         tasks=tuple(_task(n, settings) for n in names),
         questions=questions,
         settings=shown,
-        maps=() if redact else tuple(maps.of(settings, questions)),
+        maps=() if redact else tuple(maps.maps_of(settings, questions)),
         missing=_located(tables.missing, settings),
-        about=about.of(settings),
+        about=about.abouts_of(settings),
         images=media.images.found,
         sounds=media.sounds.found,
         tables=tables,
@@ -147,7 +149,7 @@ def _located(missing: Iterable[Missing], settings: Iterable[Setting]) -> tuple[S
 def _with_commands(setting: Setting) -> Setting:
     folders, numbers = made_by(setting), []
     for n in setting.numbers:
-        numbers.append(n.model_copy(update={"command": attacks(setting, n, folders)}))
+        numbers.append(n.model_copy(update={"command": attack_command(setting, n, folders)}))
     return setting.model_copy(update={"numbers": tuple(numbers)})
 
 
@@ -155,16 +157,16 @@ def _shown(setting: Setting, media: pictures.Media | None) -> ShownSetting:
     known: dict[str, Any] = {name: getattr(setting, name) for name in Setting.model_fields}
     return ShownSetting(
         **known,
-        clients=tuple(clients.of(setting)),
-        curves=tuple(curves.of(setting)),
-        pictures=() if media is None else tuple(pictures.of(setting, media)),
+        clients=tuple(clients.clients_of(setting)),
+        curves=tuple(curves.curves_of(setting)),
+        pictures=() if media is None else tuple(pictures.pictures_of(setting, media)),
         command=trains(setting),
     )
 
 
 def _moved(settings: Sequence[Setting], other: Path) -> Against:
     names, ids = {s.key: s.name for s in settings}, {s.key: s.id for s in settings}
-    there = of_folder(other, _metrics(settings))
+    there = numbers_of_folder(other, _metrics(settings))
     found = moved.against(str(other), gate_rows(settings), there, names)
     rows = [r.model_copy(update={"setting": ids[r.setting]}) for r in found.rows]
     return found.model_copy(update={"rows": tuple(rows)})

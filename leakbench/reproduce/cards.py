@@ -12,7 +12,7 @@ from leakbench.reproduce import fitting, marks
 from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.fitting import Fits
 from leakbench.reproduce.row import Row
-from leakbench.reproduce.strongest import Rivals, number, rivals, share, spelled, worst
+from leakbench.reproduce.strongest import Rivals, number_of_row, rivals, share, spelled, worst
 from leakbench.scoring import flags
 
 FITTING = "fitting.csv"  # beside the tables
@@ -84,8 +84,8 @@ def pages(results: Path) -> dict[str, str]:
     Raises:
         BrokenFile: a table is damaged.
     """
-    rows = read(results)
-    known = fitting.read(results / FITTING)
+    rows = committed_rows(results)
+    known = fitting.read_fits(results / FITTING)
     out = {"index.md": index(rows, known)}
     for paper in TITLES:
         mine = [r for r in rows if paper_of(r.recipe) == paper]
@@ -93,16 +93,20 @@ def pages(results: Path) -> dict[str, str]:
     return out
 
 
-def read(results: Path) -> list[Row]:
+def committed_rows(results: Path) -> list[Row]:
     """All rows of the committed tables, with the flags that they have today.
 
     Raises:
         BrokenFile: a table is damaged.
     """
-    return [r for p in tables(results) for r in marks.read(RECIPES.get(p.parent.name), p)]
+    return [
+        r
+        for p in committed_tables(results)
+        for r in marks.marked_rows(RECIPES.get(p.parent.name), p)
+    ]
 
 
-def tables(results: Path) -> Iterator[Path]:
+def committed_tables(results: Path) -> Iterator[Path]:
     """The committed tables, each recipe's larger scale first."""
     for folder in sorted(p for p in results.iterdir() if p.is_dir()):
         found = (folder / f"{scale}.csv" for scale in SCALES)
@@ -257,7 +261,7 @@ def _number(r: Row) -> str:
     if r.ours is None:
         return "-"
     low, high = _short(r.ours.lowest), _short(r.ours.highest)
-    return _short(number(r)) + ("" if r.ours.low is None else f" [{low}, {high}]")
+    return _short(number_of_row(r)) + ("" if r.ours.low is None else f" [{low}, {high}]")
 
 
 def _side(value: float | None) -> str:

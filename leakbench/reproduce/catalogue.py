@@ -40,7 +40,7 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def find(name: str) -> Recipe:
+def find_recipe(name: str) -> Recipe:
     """The recipe ``name``.
 
     Raises:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from leakbench.attacking import choices
 from leakbench.base.errors import UsageError
-from leakbench.base.files import digest, read_sealed
+from leakbench.base.files import file_digest, read_sealed
 from leakbench.record import excerpts
 from leakbench.record.columns import Row
 from leakbench.record.folders import Run
@@ -23,10 +23,10 @@ def excerpt(run: Run, out: Path, rounds: int = 50) -> Run:
 
     An excerpt that is there is replaced.
 
-    It holds what ``leakbench.record.excerpts.write`` says, and all that is optional there, as far
-    as it fits. Other kinds, earlier stages and images are left out (the task has the images). An
-    attack that looks at prototypes of these rounds gives the same numbers as on the run; one that
-    wants more of a client's messages finds fewer.
+    It holds what ``leakbench.record.excerpts.write_excerpt`` says, and all that is optional there,
+    as far as it fits. Other kinds, earlier stages and images are left out (the task has the
+    images). An attack that looks at prototypes of these rounds gives the same numbers as on the
+    run; one that wants more of a client's messages finds fewer.
 
     Args:
         run: complete.
@@ -48,17 +48,17 @@ def excerpt(run: Run, out: Path, rounds: int = 50) -> Run:
     there = out / "run.json"
     if out.exists() and not (there.is_file() and "excerpt" in read_sealed(there)):
         raise UsageError(f"{out} is there and is no excerpt; give another folder.")
-    return excerpts.write(run, out, rounds, more=partial(attacks, run))
+    return excerpts.write_excerpt(run, out, rounds, more=partial(excerpt_attacks, run))
 
 
 def is_of(out: Path, run: Run) -> bool:
     """Does the folder ``out`` hold an excerpt of this very run?"""
     there = out / "run.json"
     about = read_sealed(there).get("excerpt", {}) if there.is_file() else {}
-    return bool(about.get("run_json") == digest(run.path / "run.json"))
+    return bool(about.get("run_json") == file_digest(run.path / "run.json"))
 
 
-def attacks(run: Run, small: Run) -> Row:
+def excerpt_attacks(run: Run, small: Run) -> Row:
     """What run.json of ``small`` says of attacks.
 
     These are the attacks that fit ``run`` (as it was before it was cut, if it was) and can be made

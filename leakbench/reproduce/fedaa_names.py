@@ -89,7 +89,7 @@ def correlation(setup: Setup, params: Params, seed: int) -> dict[str, float]:
 @lru_cache(maxsize=2)
 def _train(task: str, params: str) -> Examples:
     """The training images of a task, for all of its pairs."""
-    made = registry.load("tasks", task).build(json.loads(params), f"task {task}")
+    made = registry.load_plugin("tasks", task).build(json.loads(params), f"task {task}")
     examples: Examples = made.load().train
     return examples
 

@@ -282,7 +282,7 @@ def _against(axes: Any, recipe: Recipe, rows: Sequence[Row]) -> None:
             bars.append((x, up.ours.lowest, x, up.ours.highest))
     axes.set_xlabel("P_leak (hollow: the paper's own)", parse_math=False)
     axes.set_ylabel("utility")
-    labels.beside(axes, named, papers, bars)
+    labels.write_labels(axes, named, papers, bars)
 
 
 def _tsne(paper: PaperFigure) -> None:

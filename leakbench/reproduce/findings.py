@@ -30,7 +30,7 @@ METRICS = {
 ASKED = {"centre_error": ("fedmetric",)}  # of whom a metric is asked, if not of all
 
 
-def lacking() -> list[str]:
+def attackers_lacking() -> list[str]:
     """Those of the attackers that are not installed."""
     return [name for name in ATTACKERS if name not in registry.names("attacks")]
 
@@ -38,7 +38,9 @@ def lacking() -> list[str]:
 def _measures(utility: str) -> tuple[Measure, ...]:
     out = [Measure(UTILITY, utility)]
     for name, title in ATTACKERS.items():
-        stated = () if name in lacking() else registry.load("attacks", name).metrics
+        stated = (
+            () if name in attackers_lacking() else registry.load_plugin("attacks", name).metrics
+        )
         decodes = name == "codeword_from_update"
         params = {"together": False} if decodes else {}  # the newest update alone
         for m in stated:

@@ -15,7 +15,7 @@ from leakbench.base.files import read_csv, write_csv
 from leakbench.base.spec import canonical
 from leakbench.record import folders, runspec
 from leakbench.record.recording import Recording
-from leakbench.record.training import train
+from leakbench.record.training import train_run
 from leakbench.reproduce.row import Row
 
 ROUNDS = 2  # in the first there may be nothing yet for the server to send back
@@ -36,11 +36,11 @@ def ways(rows: Sequence[Row]) -> list[Way]:
     return sorted({way(r) for r in rows if r.attack and r.ours})
 
 
-def attacks(method: str, words: str) -> dict[str, frozenset[str]]:
+def fitting_attacks(method: str, words: str) -> dict[str, frozenset[str]]:
     """The attacks that fit it in one of the settings that are run where none is named."""
     spec = runspec.make_spec(method, params=json.loads(words), rounds=ROUNDS)
     with tempfile.TemporaryDirectory() as folder:
-        recording = Recording(folders.load(train(spec, Path(folder), device="cpu").path))
+        recording = Recording(folders.load(train_run(spec, Path(folder), device="cpu").path))
         found = [c for c in choices.variants() if not c.obstacle(recording)]
     return {c.name: _metrics(c) for c in found}
 
@@ -49,7 +49,7 @@ def _metrics(choice: choices.ReadyAttack) -> frozenset[str]:
     return frozenset(m.name for m in choice.attack.metrics)
 
 
-def write(path: Path, known: Fits) -> None:
+def write_fits(path: Path, known: Fits) -> None:
     """Write the table.
 
     Raises:
@@ -63,7 +63,7 @@ def write(path: Path, known: Fits) -> None:
     write_csv(path, COLUMNS, lines)
 
 
-def read(path: Path) -> Fits:
+def read_fits(path: Path) -> Fits:
     """The table; nothing where there is none.
 
     Raises:

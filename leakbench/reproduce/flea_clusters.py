@@ -118,8 +118,8 @@ def _federation(
 
             return [(who, of(i)) for i, who in enumerate(self.who)]
 
-    made = registry.load("tasks", task).build(json.loads(params), f"task {task}")
-    method = registry.load("defenses", "fedavg")
+    made = registry.load_plugin("tasks", task).build(json.loads(params), f"task {task}")
+    method = registry.load_plugin("defenses", "fedavg")
     chosen = method.build({**made.defaults("fedavg"), **training}, "defense fedavg")
     data, watch = made.load(), Watch()
     if given:
@@ -143,10 +143,10 @@ def _index(fed: Federation, model: Tree, examples: Examples) -> float:
     from sklearn.metrics import davies_bouldin_score
 
     from leakbench.federation.evaluate import CHUNK
-    from leakbench.federation.net import Net, training
+    from leakbench.federation.net import Net, training_mode
 
     net, parts = Net(fed.module, model), torch.split(torch.arange(len(examples)), CHUNK)
-    with torch.no_grad(), training(fed.module, False):
+    with torch.no_grad(), training_mode(fed.module, False):
         features: list[Tensor] = [
             net(examples.some(rows).x, stop=net.representation).flatten(1) for rows in parts
         ]

@@ -145,7 +145,7 @@ def client_sizes(setup: Setup, params: Params, seed: int) -> dict[str, float]:
     from leakbench.data import splits
 
     y = torch.arange(EXAMPLES) % CLASSES
-    parts = splits.split(
+    parts = splits.split_rows(
         y,
         clients=int(params["clients"]),
         classes=CLASSES,

@@ -108,7 +108,7 @@ LAM1, LAM2 = (0.0, 4.0, 6.0), (0.0, 1.0, 6.0, 10.0)
 PLAIN = Case("λ1 = 1, λ2 = 3", "flea")
 
 
-def weighted(**lams: float) -> Case:
+def point_of_weights(**lams: float) -> Case:
     """A point of Figure 11."""
     ((name, value),) = lams.items()
     return Case(f"{'λ1' if name == 'lam1' else 'λ2'} = {value:g}", "flea", {name: value})
@@ -119,8 +119,14 @@ def _correlation(metric: str, title: str) -> Measure:
     return Measure(metric, title, metric, "distance_correlation", printed=printed)
 
 
-_POINTS = (PLAIN, *(weighted(lam1=v) for v in LAM1), *(weighted(lam2=v) for v in LAM2))
-_ALONG = tuple(weighted(lam2=v).label if v != 3 else PLAIN.label for v in sorted((*LAM2, 3.0)))
+_POINTS = (
+    PLAIN,
+    *(point_of_weights(lam1=v) for v in LAM1),
+    *(point_of_weights(lam2=v) for v in LAM2),
+)
+_ALONG = tuple(
+    point_of_weights(lam2=v).label if v != 3 else PLAIN.label for v in sorted((*LAM2, 3.0))
+)
 
 
 def _both(rounds: int, spoken: int, width: int) -> tuple[Setup, ...]:
@@ -152,7 +158,7 @@ FIGURE11 = Recipe(
     },
     orders=(
         Falls("the larger λ2, the lower the correlation (Eq. 8)", "flea_correlation", along=_ALONG),
-        Less("λ1 above 4 harms", "best", pairs=((weighted(lam1=6.0).label, PLAIN.label),)),
+        Less("λ1 above 4 harms", "best", pairs=((point_of_weights(lam1=6.0).label, PLAIN.label),)),
     ),
     figure="weights",
     choices=(

@@ -42,14 +42,14 @@ class Column(Part):
 History = Mapping[str, Mapping[str, Sequence[Column]]]  # by recipe, and by scale that was run
 
 
-def told(columns: Sequence[Column] | None) -> str:
+def scale_phrase(columns: Sequence[Column] | None) -> str:
     """One phrase about a scale; None where it left no table."""
     if not columns or not any(c.run for c in columns):
         return NEVER
     return "run: " + "; ".join(c.text for c in columns)
 
 
-def of(recipes: Iterable[Recipe], results: Path) -> History:
+def history_of(recipes: Iterable[Recipe], results: Path) -> History:
     """What the tables below ``results`` say; what leakbench ships where there is no such folder.
 
     Raises:

@@ -42,7 +42,7 @@ def earlier(path: Path, planned: Sequence[Planned]) -> Earlier:
     """
     if not path.is_file() or all(p.wanted for p in planned):
         return {}
-    found = [r for r in row.read(path) if r.ours and _sound(r)]
+    found = [r for r in row.read_rows(path) if r.ours and _sound(r)]
     count = Counter(map(_key, found))
     return {_key(r): r for r in found if count[_key(r)] == 1}
 
@@ -62,7 +62,7 @@ def joined(
     return [_either(r, gone.get(_key(r)), cases[r.label, r.dataset]) for r in rows]
 
 
-def told(rows: Sequence[Row], recipe: Recipe) -> str:
+def kept_sentence(rows: Sequence[Row], recipe: Recipe) -> str:
     """Of kept ``rows``: how many there are, and that no figure has their curves."""
     named = "; ".join(dict.fromkeys(r.dataset for r in rows))
     text = f"leakbench: {len(rows)} rows ({named}) stand as in the table that was here."
@@ -82,7 +82,7 @@ def _either(now: Row, before: Row | None, case: Planned) -> Row:
     measured = {k: getattr(before, k) for k in _MEASURED}
     if len(before.seeds) != len(case.seeds):  # which is among what differs
         measured["differs"] = before.differs
-    claim = claims.beside(now.claim, unofficial="unofficial_data" in marks)
+    claim = claims.claim_beside(now.claim, unofficial="unofficial_data" in marks)
     notes = dict.fromkeys(part for part in (*before.note.split("; "), KEPT) if part)
     said = {"flags": frozenset(marks), "claim": claim, "note": "; ".join(notes)}
     return now.model_copy(update={**measured, **said})
@@ -118,7 +118,7 @@ def _meaning(attack: str, metric: str) -> Meaning | None:
     """How an attack's metric is read; None of what no attack measures, and of one that is gone."""
     if attack not in registry.names("attacks"):
         return None
-    metrics: Sequence[Metric] = registry.load("attacks", attack).metrics
+    metrics: Sequence[Metric] = registry.load_plugin("attacks", attack).metrics
     return next((m.meaning for m in metrics if m.name == metric), None)
 
 

@@ -30,7 +30,7 @@ class Named:
     colour: str
 
 
-def beside(
+def write_labels(
     axes: Any,
     named: Sequence[Named],
     others: Sequence[Place] = (),

@@ -45,11 +45,13 @@ def jobs(planned: Sequence[Planned], out: str, device: str) -> list[Job]:
     made = []
     for name, (spec, attacks) in todo.items():
         folder = str(Path(out) / name)
-        made.append(Job(name, whole, (spec, out, attacks, device), folder=folder))
+        made.append(Job(name, made_run, (spec, out, attacks, device), folder=folder))
     return made
 
 
-def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: Progress) -> MadeRun:
+def made_run(
+    spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: Progress
+) -> MadeRun:
     """One run from training to its last attack; an attack that fails does not stop the others.
 
     Raises:
@@ -62,7 +64,7 @@ def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: P
     else:
         trained = pipeline.train(spec, out, device, progress=progress)
         meta = read_sealed(trained.path / "run.json")
-        write_sealed(trained.path / "run.json", {**meta, "twin": twin.of(spec, device)})
+        write_sealed(trained.path / "run.json", {**meta, "twin": twin.twin_of(spec, device)})
     unfit, failed = attacked(trained.path, attacks, device, progress=progress)
     return MadeRun(str(trained.path), trained.skipped, unfit, failed)
 

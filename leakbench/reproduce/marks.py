@@ -24,18 +24,18 @@ FINAL = (UTILITY, "final")  # how recipes call the measure of the utility after 
 BARELY = 0.1
 
 
-def read(recipe: Recipe | None, path: Path) -> list[Row]:
+def marked_rows(recipe: Recipe | None, path: Path) -> list[Row]:
     """The table at ``path``, marked; None: of no recipe that is there today.
 
     Raises:
         BrokenFile: it is damaged.
     """
-    return marked(recipe, row.read(path))
+    return marked(recipe, row.read_rows(path))
 
 
 def marked(recipe: Recipe | None, rows: Sequence[Row]) -> list[Row]:
     """``rows`` with what their own cells, their recipe and the other rows of their case say."""
-    known = rows if recipe is None else sweeps.marked(recipe, rows)
+    known = rows if recipe is None else sweeps.marked_best(recipe, rows)
     dead = {(r.dataset, r.label) for r in rows if r.dead or _by_chance(r)}
     rising = _rising(rows)
     rounds = {} if recipe is None else _rounds(recipe)

@@ -35,11 +35,11 @@ def inserted(page: str, results: Path) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise UsageError(f"expected the lines {BEGIN} and {END} in the page. Put them back.")
-    made = [*table(results), "", "## Left out, and why", "", *left_out()]
+    made = [*overview_table(results), "", "## Left out, and why", "", *left_out()]
     return "\n".join([before + BEGIN, "", *made, "", END + after])
 
 
-def table(results: Path) -> list[str]:
+def overview_table(results: Path) -> list[str]:
     """The lines of a Markdown table: every result that the papers print, where it was run."""
     out = _head(HEADS)
     results_of = (p for p in EVERYTHING if p.recipes)
@@ -66,7 +66,7 @@ def _lines(where: str, name: str, results: Path) -> Iterator[str]:
     recipe = RECIPES.get(name)
     for scale in recipe.scales if recipe else ():
         path = results / name / f"{scale}.csv"
-        rows = marks.read(recipe, path) if path.is_file() else []
+        rows = marks.marked_rows(recipe, path) if path.is_file() else []
         for column in dict.fromkeys(r.dataset for r in rows if r.ours):
             mine = [r for r in rows if r.dataset == column]
             made = [r for r in mine if r.ours]
@@ -98,14 +98,14 @@ def _differs(rows: Sequence[Row]) -> str:
     return "; ".join(d for d in rows[0].differs if d in shared and "by default" not in d)
 
 
-def pages(results: Path) -> Iterator[tuple[Path, str]]:
+def overview_pages(results: Path) -> Iterator[tuple[Path, str]]:
     """The page of every table below ``results``, as the recipe writes it today, and where it lies.
 
     Raises:
         BrokenFile: a table is damaged.
     """
-    for recipe, path in tables(results):
-        rows, scale = marks.read(recipe, path), path.stem
+    for recipe, path in tables_below(results):
+        rows, scale = marks.marked_rows(recipe, path), path.stem
         columns = dict.fromkeys(r.dataset for r in rows)
         said = [s for c in columns for s in judged(recipe, scale, rows, c)]
         figure = path.with_suffix(".svg")
@@ -113,7 +113,7 @@ def pages(results: Path) -> Iterator[tuple[Path, str]]:
         yield path.with_suffix(".md"), write.page(recipe, scale, rows, said, drawn)
 
 
-def tables(results: Path) -> Iterator[tuple[Recipe, Path]]:
+def tables_below(results: Path) -> Iterator[tuple[Recipe, Path]]:
     """Every table below ``results``, with its recipe."""
     for name, recipe in RECIPES.items():
         for scale in recipe.scales:

@@ -53,7 +53,7 @@ class Planned:
         if not then or (self.setup.needs and not sets.found(self.setup.needs)):
             return False
         made = [_twin_today(s.model_dump_json()) for s in self.specs if s.seed == seed]
-        return any(twin.alike(then, now) for now in made)
+        return any(twin.twins_alike(then, now) for now in made)
 
 
 @cache
@@ -61,7 +61,7 @@ def _twin_today(spec: str) -> Twin | None:
     from leakbench.record import twin  # with torch
 
     try:
-        return twin.of(RunSpec.model_validate_json(spec))
+        return twin.twin_of(RunSpec.model_validate_json(spec))
     except (LeakbenchError, *FAULTS):  # a plugin's own, too
         return None
 

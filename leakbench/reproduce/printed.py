@@ -316,6 +316,6 @@ EVERYTHING = (*PRINTED, *TOLD)
 COMING: dict[str, str] = {}
 
 
-def of(recipe: str) -> list[Printed]:
+def printed_numbers(recipe: str) -> list[Printed]:
     """What the recipe makes again."""
     return [p for p in EVERYTHING if recipe in p.recipes]

@@ -15,7 +15,7 @@ from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
 from leakbench.base.spec import canonical
 from leakbench.federation.utility import METRICS
-from leakbench.results.cells import claimed, claimed_in
+from leakbench.results.cells import claim_cells, claimed_in
 from leakbench.results.number import Claim
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate
@@ -62,7 +62,9 @@ def _join(sign: str) -> PlainSerializer:
 
 
 Params = Annotated[dict[str, Any], _read(json.loads), PlainSerializer(canonical, return_type=str)]
-Flags = Annotated[frozenset[str], _read(flags.split), PlainSerializer(flags.join, return_type=str)]
+Flags = Annotated[
+    frozenset[str], _read(flags.split_flags), PlainSerializer(flags.join, return_type=str)
+]
 Words = Annotated[tuple[str, ...], _split("|"), _join("|")]
 
 
@@ -170,13 +172,13 @@ class Row(Part):
     @property
     def cells(self) -> dict[str, Any]:
         """By column; "" where there is nothing."""
-        found = self.model_dump() | claimed(self.claim)
+        found = self.model_dump() | claim_cells(self.claim)
         found |= found["ours"] or {}
         known = {c: found.get(c) for c in COLUMNS}
         return {c: "" if v is None else v for c, v in known.items()}
 
 
-def write(path: Path, rows: Sequence[Row]) -> None:
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write the table.
 
     Raises:
@@ -187,7 +189,7 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     write_csv(path, [c for c in COLUMNS if c in told or c not in LATER], cells)
 
 
-def read(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[Row]:
     """A table that ``write`` wrote.
 
     Raises:

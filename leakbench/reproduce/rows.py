@@ -19,7 +19,7 @@ from leakbench.base.spec import canonical
 from leakbench.record import origin
 from leakbench.record.folders import Run
 from leakbench.record.runspec import parts
-from leakbench.record.twin import alike
+from leakbench.record.twin import twins_alike
 from leakbench.reproduce import prototype_views
 from leakbench.reproduce.differs import sentences
 from leakbench.reproduce.plan import Planned
@@ -63,7 +63,7 @@ class CaseRuns:
         return setting
 
 
-def table(
+def table_rows(
     recipe: Recipe,
     scale: str,
     planned: Sequence[Planned],
@@ -129,7 +129,7 @@ def claimed(m: Measure, p: Planned, metric: str) -> Claim | None:
     own = {k: v for k, v in spec.defense.params.items() if k == "fraction"}
     fields = dict(spec.task.params) | own | {"rounds": spec.rounds}
     asked = (spec.defense.name, spec.defense.params, p.setup.dataset, metric, fields)
-    return claims.find(*asked, stage=m.stage or END[0])
+    return claims.find_claim(*asked, stage=m.stage or END[0])
 
 
 def _stand_in(p: Planned) -> set[str]:
@@ -176,7 +176,7 @@ class _OfRuns:
             "dtype": _each(str(m["dtype"]) for m in metas),
             "commit": _each(_commit(m["commit"], m["dirty"]) for m in metas),
             "runs": tuple(r.id for r in setting.runs),
-            "twin": told if alike(told := metas[0].get("twin"), told) else None,
+            "twin": told if twins_alike(told := metas[0].get("twin"), told) else None,
             "note": f"dead run: {reason_text(why)}" if (why := setting.dead_because) else "",
         }
 
@@ -187,13 +187,13 @@ class _OfRuns:
         else:
             found = self._attacked(m) if m.attack else self._gained(m)
         unofficial = "unofficial_data" in found.get("flags", ())
-        claim = claims.beside(row.claim, unofficial=unofficial)
+        claim = claims.claim_beside(row.claim, unofficial=unofficial)
         return row.model_copy(update={**self.made, **found, "claim": claim})
 
     @cached_property
     def _trained_alike(self) -> bool:
         """Does the installed code train as that of every run did, as their twins say?"""
-        stale = [r for r in self.setting.runs if origin.stale(r.meta)]
+        stale = [r for r in self.setting.runs if origin.stale_sources(r.meta)]
         return all(self.planned.trains_as(r.meta.get("twin"), r.seed) for r in stale)
 
     def _gained(self, m: Measure) -> Cells:

@@ -76,7 +76,7 @@ class Rivals:
         if found is not None and not (found == 0 and self.beyond):
             return f"{found:.2f}" if found >= 1 else f"at least {found:.2f}"
         if found is None and self._works(self.telling):
-            of = f"({number(self.telling):.3g}, undefended {self.telling.control:.3g})"
+            of = f"({number_of_row(self.telling):.3g}, undefended {self.telling.control:.3g})"
             return f"{LEAKS if self.beyond else TOO_WEAK} {of}"
         return LEAKS if self.beyond else TOO_WEAK
 
@@ -107,13 +107,13 @@ class Rivals:
 
     @property
     def _sign(self) -> float:
-        return -1.0 if direction(self.rows[0]) == "down" else 1.0
+        return -1.0 if leaks_towards(self.rows[0]) == "down" else 1.0
 
     def _rank(self, r: Row) -> tuple[float, bool, bool]:
-        return self._got(r), not failed(r), rung(r) != PAPER
+        return self._got(r), not failed_control(r), rung(r) != PAPER
 
     def _got(self, r: Row) -> float:
-        return self._sign * number(r)
+        return self._sign * number_of_row(r)
 
 
 def rivals(rows: Sequence[Row]) -> Iterator[Rivals]:
@@ -153,7 +153,7 @@ def _weight(q: Rivals) -> tuple[bool, float, bool, bool, int]:
     return not q.dead, round(got or 0.0, 2), q.beyond, got is not None, len(q.rows)
 
 
-def number(r: Row) -> float:
+def number_of_row(r: Row) -> float:
     """Its value.
 
     Raises:
@@ -169,9 +169,9 @@ def share(r: Row) -> float | None:
 
     None where these two do not differ, or one of them is not there.
     """
-    if failed(r) or r.floor is None or r.control is None:
+    if failed_control(r) or r.floor is None or r.control is None:
         return None
-    return max(0.0, (number(r) - r.floor) / (r.control - r.floor))
+    return max(0.0, (number_of_row(r) - r.floor) / (r.control - r.floor))
 
 
 def _beyond(r: Row, *, up: bool) -> bool:
@@ -180,7 +180,7 @@ def _beyond(r: Row, *, up: bool) -> bool:
     return r.ours.lowest > r.floor if up else r.ours.highest < r.floor
 
 
-def failed(r: Row) -> bool:
+def failed_control(r: Row) -> bool:
     """Is the attack too weak to judge: with nothing defended it gets no more than a blind guess?"""
     return "control_failed" in r.flags or (r.floor is not None and r.floor == r.control)
 
@@ -190,7 +190,7 @@ def rung(r: Row) -> str:
     return str(_built(r).threat.rung)
 
 
-def direction(r: Row) -> str:
+def leaks_towards(r: Row) -> str:
     """Where more leaks: `up` or `down`."""
     (found,) = [m.meaning.direction for m in _built(r).metrics if m.name == r.metric]
     return str(found)
@@ -214,10 +214,10 @@ def _measures(r: Row, metric: str) -> bool:
 
 
 def _built(r: Row) -> Attack:
-    found: type[Attack] = registry.load("attacks", r.attack)
+    found: type[Attack] = registry.load_plugin("attacks", r.attack)
     return found.build(r.attack_params or {}, r.attack)
 
 
 def _default(r: Row) -> Attack:
-    found: type[Attack] = registry.load("attacks", r.attack)
+    found: type[Attack] = registry.load_plugin("attacks", r.attack)
     return found.build({}, r.attack)

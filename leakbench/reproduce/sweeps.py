@@ -39,7 +39,7 @@ def with_best(
     return out
 
 
-def marked(recipe: Recipe, rows: Sequence[Row]) -> list[Row]:
+def marked_best(recipe: Recipe, rows: Sequence[Row]) -> list[Row]:
     """``rows`` of a table of whenever: those that are ``untuned`` by what the recipe has today."""
     there = {(r.label, r.dataset) for r in rows if r.ours}
     swept = {c.label: c.at(SCALES[-1]) for c in recipe.cases if c.sweep}
@@ -51,7 +51,7 @@ def marked(recipe: Recipe, rows: Sequence[Row]) -> list[Row]:
     return out
 
 
-def taken(
+def rows_taken(
     recipe: Recipe, scale: str, rows: Sequence[Row]
 ) -> list[tuple[tuple[str, str], tuple[str, str]]]:
     """The (label, column) of each row that is the best of some, and that of the value taken."""
@@ -60,11 +60,11 @@ def taken(
         values = {v.label for v in case.at(scale)}
         for column in dict.fromkeys(r.dataset for r in rows if r.label in values):
             mine = [r for r in rows if r.dataset == column and r.label in values]
-            out.append(((case.label, column), (best(recipe, mine), column)))
+            out.append(((case.label, column), (best_label(recipe, mine), column)))
     return out
 
 
-def best(recipe: Recipe, rows: Sequence[Row]) -> str:
+def best_label(recipe: Recipe, rows: Sequence[Row]) -> str:
     """The label of the value whose first measure is the best; of dead runs only where all are.
 
     "" where none has a number.
@@ -82,12 +82,12 @@ def _best(recipe: Recipe, rows: Sequence[Row], tried: Set[str], planned: Planned
     """
     case, first = planned.case, recipe.measures[0].key
     name, values = case.sweep or ("", ())
-    taken = best(recipe, rows)
+    taken = best_label(recipe, rows)
     lacking = tried - {r.label for r in rows if r.measure == first and r.ours}
     said = f"best of {name} = {', '.join(f'{v:g}' for v in values)}, chosen on the test set"
     out = []
     for r in (r for r in rows if r.label == (taken or rows[0].label)):
-        claim = claims.beside(
+        claim = claims.claim_beside(
             claimed(next(m for m in recipe.measures if m.key == r.measure), planned, r.metric),
             unofficial="unofficial_data" in r.flags,
         )

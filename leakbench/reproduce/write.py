@@ -16,7 +16,7 @@ from leakbench.scoring import flags
 NONE = "-"
 
 
-def write(
+def write_paper_table(
     recipe: Recipe,
     scale: str,
     rows: Sequence[Row],
@@ -30,7 +30,7 @@ def write(
         UsageError: the place cannot be written.
     """
     folder = out / recipe.name
-    row.write(folder / f"{scale}.csv", rows)
+    row.write_rows(folder / f"{scale}.csv", rows)
     text = page(recipe, scale, rows, statements, [f.name for f in figures])
     write_bytes(folder / f"{scale}.md", text.encode())
     return [folder / f"{scale}.csv", folder / f"{scale}.md"]

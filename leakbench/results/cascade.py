@@ -15,7 +15,7 @@ from leakbench.base.reason import Reason, reason
 from leakbench.record.columns import STAGES
 from leakbench.results import paired
 from leakbench.results.number import ANY, CASCADE, MADE, Attacker, Environment, Measured, Unit, when
-from leakbench.results.units import ROLES, pooled
+from leakbench.results.units import ROLES, pooled_estimates
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import NoInterval
 
@@ -81,7 +81,7 @@ def combine(kind: str, parts: Sequence[Measured], stage: str | None = None) -> M
     if alone:  # then it is that attack
         return out
     units = {"attack": tuple(u for _, u in picks), **_beside(kind, parts, picks)}
-    found = pooled([replace(out, units=units)])
+    found = pooled_estimates([replace(out, units=units)])
     out = replace(
         out, units=units, value=found["attack"], floor=found["floor"], control=found["control"]
     )
@@ -90,12 +90,12 @@ def combine(kind: str, parts: Sequence[Measured], stage: str | None = None) -> M
 
 def weak(m: Measured) -> bool:
     """Was it not shown to work where nothing is defended, and found nothing here either?"""
-    if "no_control" in m.flags or paired.beyond([m], m.value, m.floor):
+    if "no_control" in m.flags or paired.beyond_floor([m], m.value, m.floor):
         return False
-    return not paired.shown([m], m.floor, m.control)
+    return not paired.control_shown([m], m.floor, m.control)
 
 
-def of_run(numbers: Sequence[Measured]) -> list[Measured]:
+def cascade_of_run(numbers: Sequence[Measured]) -> list[Measured]:
     """`cascade` and `any_attack` of one run.
 
     What cannot be had is said per setting, in missing.csv.

@@ -39,7 +39,7 @@ def _row(item: Any) -> Row:
 @_row.register
 def _number(n: Number) -> Row:
     return {
-        **named(n.configuration),
+        **configuration_cells(n.configuration),
         "seeds": _joined(n.seeds),
         "utility_metric": n.utility.meaning.name,
         **_estimate("utility", n.utility.value),
@@ -51,7 +51,7 @@ def _number(n: Number) -> Row:
         **_values(n),
         "flags": flags.join(n.flags - flags.OF_TRAINING),
         "on_front": n.on_front,
-        **claimed(n.claim),
+        **claim_cells(n.claim),
         "utility_flags": flags.join(n.utility.flags),
     }
 
@@ -59,7 +59,7 @@ def _number(n: Number) -> Row:
 @_row.register
 def _utility(u: Utility) -> Row:
     return {
-        **named(u.configuration),
+        **configuration_cells(u.configuration),
         "seeds": _joined(u.seeds),
         "rounds": u.rounds,
         "metric": u.meaning.name,
@@ -68,13 +68,13 @@ def _utility(u: Utility) -> Row:
         "n": u.value.n,
         "chance": u.chance,
         "flags": flags.join(u.flags),
-        **claimed(u.claim),
+        **claim_cells(u.claim),
     }
 
 
 @_row.register
 def _missing(m: Missing) -> Row:
-    names = named(m.configuration)
+    names = configuration_cells(m.configuration)
     del names["wrappers"]  # the table has no column for them, so the reason names them
     return {**names, "attack": m.attack, "metric": m.metric, "reason": missing_text(m)}
 
@@ -95,7 +95,7 @@ def _line(setting: Setting, m: Measured) -> Row:
     """Of results.csv."""
     return {
         "run": m.run.id,
-        **named(setting.configuration),
+        **configuration_cells(setting.configuration),
         "seed": m.run.seed,
         **_attacker(m.attacker),
         "stage": m.stage,
@@ -108,7 +108,7 @@ def _line(setting: Setting, m: Measured) -> Row:
     }
 
 
-def named(configuration: Configuration) -> Row:
+def configuration_cells(configuration: Configuration) -> Row:
     """The columns that name a configuration."""
     return {
         "task": configuration.task,
@@ -150,7 +150,7 @@ def _estimate(name: str, e: Estimate) -> Row:
     return {name: e.value, f"{name}_low": e.low, f"{name}_high": e.high}
 
 
-def claimed(claim: Claim | None) -> Row:
+def claim_cells(claim: Claim | None) -> Row:
     """The columns of a paper's number, "" where there is none."""
     names = ("claimed", "claimed_low", "claimed_high", "claimed_source")
     if claim is None:
@@ -163,7 +163,7 @@ def _joined(values: Iterable[object]) -> str:
     return "|".join(map(str, values))
 
 
-def number(row: Row, meaning: Meaning, utility: Utility) -> Number:
+def read_number(row: Row, meaning: Meaning, utility: Utility) -> Number:
     """A line of tradeoff.csv read back; its units and what failed are not in the table."""
     n, unit, interval = row["n"], row["unit"], row["interval"]
 
@@ -190,14 +190,14 @@ def number(row: Row, meaning: Meaning, utility: Utility) -> Number:
         control=beside("control"),
         failed=0,
         tried=0,
-        flags=frozenset(flags.split(row["flags"])),
+        flags=frozenset(flags.split_flags(row["flags"])),
         on_front=row["on_front"],
         claim=claimed_in(row),
         utility=utility,
     )
 
 
-def gained(row: Row, meaning: Meaning) -> Utility:
+def read_utility(row: Row, meaning: Meaning) -> Utility:
     """A line of utility.csv read back."""
     return Utility(
         configuration=configuration(row),
@@ -207,7 +207,7 @@ def gained(row: Row, meaning: Meaning) -> Utility:
         rounds=int(row["rounds"]),
         value=Estimate(row["value"], row["low"], row["high"], row["n"], "test unit", "student"),
         chance=row["chance"],
-        flags=frozenset(flags.split(row["flags"])),
+        flags=frozenset(flags.split_flags(row["flags"])),
         claim=claimed_in(row),
     )
 

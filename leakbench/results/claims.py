@@ -25,7 +25,7 @@ _FATAL = (0, 1)  # split, clients
 _TRAINED = ("final", "all")
 
 
-def find(
+def find_claim(
     method: str,
     params: Mapping[str, Any],
     task: str,
@@ -65,7 +65,7 @@ def find(
     return _claim(best[0], have) if len({(r["value"], r["spread"]) for r in best}) == 1 else None
 
 
-def beside(claim: Claim | None, *, unofficial: bool) -> Claim | None:
+def claim_beside(claim: Claim | None, *, unofficial: bool) -> Claim | None:
     """A claim as it may stand beside our number; ``unofficial``: ours is on other data."""
     if claim is None or not unofficial:
         return claim

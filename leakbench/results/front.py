@@ -25,13 +25,13 @@ def mark(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:
         attacker = "paper" if n.attacker.paper else n.attacker.name
         group = groups[n.configuration.task, n.asked, attacker, n.utility.meaning.name]
         worst = group.get(n.configuration.key)
-        if fit(n) and (worst is None or n.leak > worst.leak):
+        if fits_front(n) and (worst is None or n.leak > worst.leak):
             group[n.configuration.key] = n
-    chosen = {n.key for group in groups.values() for n in best(list(group.values()), about)}
+    chosen = {n.key for group in groups.values() for n in best_numbers(list(group.values()), about)}
     return [n.model_copy(update={"on_front": n.key in chosen}) for n in numbers]
 
 
-def fit(n: Number) -> bool:
+def fits_front(n: Number) -> bool:
     """May it lie on a front at all?
 
     Not a dead run, not a number of an attack too weak to judge or of attacks that ran on unlike
@@ -42,7 +42,7 @@ def fit(n: Number) -> bool:
     return "dead_run" not in n.flags and not (n.weak or n.uneven or alone)
 
 
-def best(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:
+def best_numbers(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:
     """Those that no other one beats, of those about the same data and model."""
     by_data: dict[str, list[Number]] = defaultdict(list)
     for n in numbers:

@@ -39,7 +39,7 @@ class Method:
 @lru_cache(maxsize=256)
 def _installed(name: str) -> Mapping[str, Any]:
     try:
-        return dict(registry.load("defenses", name).display())
+        return dict(registry.load_plugin("defenses", name).display())
     except UsageError:  # not installed here, or it cannot be imported
         return {}
 

@@ -64,12 +64,12 @@ def differences(m: Measured, role: Literal["attack", "control"]) -> dict[str, fl
     return out
 
 
-def clusters(parts: Sequence[Measured]) -> int:
+def cluster_count(parts: Sequence[Measured]) -> int:
     """How many clusters of units there are; a client of two seeds counts as two."""
     return len({(m.run.seed, u.cluster) for m in parts for u in m.units["attack"]})
 
 
-def shown(parts: Sequence[Measured], floor: Estimate, control: Estimate) -> bool:
+def control_shown(parts: Sequence[Measured], floor: Estimate, control: Estimate) -> bool:
     """Does the attack work where nothing is defended?
 
     Its control is beyond the blind guess by their intervals, or unit by unit.
@@ -79,7 +79,7 @@ def shown(parts: Sequence[Measured], floor: Estimate, control: Estimate) -> bool
     return lower(parts, "control", ALPHA) > 0
 
 
-def beyond(parts: Sequence[Measured], value: Estimate, floor: Estimate) -> bool:
+def beyond_floor(parts: Sequence[Measured], value: Estimate, floor: Estimate) -> bool:
     """Does the attack itself find more than the blind guess, by their intervals or unit by unit?"""
     if not flags.control_failed(parts[0].meaning.direction, floor, value):
         return True

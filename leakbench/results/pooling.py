@@ -16,7 +16,7 @@ from leakbench.results import cascade, claims, paired
 from leakbench.results.lacking import Lack
 from leakbench.results.number import ANY, MADE, Claim, Evaluated, Measured, Number, Power, Utility
 from leakbench.results.settings import Setting
-from leakbench.results.units import pooled
+from leakbench.results.units import pooled_estimates
 from leakbench.results.utility import of_runs
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, NoInterval
@@ -95,7 +95,7 @@ class Pooling:
 
     def _number(self, seeds: Sequence[Measured]) -> Number:
         first, own = seeds[0], {m.run.seed for m in seeds}
-        found, newest = pooled(seeds), max(m.round for m in seeds)
+        found, newest = pooled_estimates(seeds), max(m.round for m in seeds)
         several = {
             "observer": cascade.distinct(o for m in seeds for o in m.attacker.observer),
             "knowledge": cascade.distinct(k for m in seeds for k in m.attacker.knowledge),
@@ -144,9 +144,9 @@ def power(seeds: Sequence[Measured], value: Estimate, floor: Estimate, control: 
         control: what the attack reaches where nothing is defended.
     """
     return Power(
-        shown=paired.shown(seeds, floor, control),
-        beyond=paired.beyond(seeds, value, floor),
-        clusters=paired.clusters(seeds),
+        shown=paired.control_shown(seeds, floor, control),
+        beyond=paired.beyond_floor(seeds, value, floor),
+        clusters=paired.cluster_count(seeds),
         needed=paired.needed(seeds, floor, value.interval),
         unsettled=sum(paired.unsettled(m) for m in seeds),
         as_good=sum(paired.as_good(m) for m in seeds),
@@ -161,13 +161,13 @@ def claim(
     if setting.configuration.wrappers:
         return None
     name, params = spec["defense"]["name"], spec["defense"]["params"]
-    task, about = spec["task"]["name"], fields(setting)
-    found = claims.find(name, params, task, metric, about, stage=stage, round=round)
+    task, about = spec["task"]["name"], setting_fields(setting)
+    found = claims.find_claim(name, params, task, metric, about, stage=stage, round=round)
     unofficial = any("unofficial_data" in origin.lasting(run.meta) for run in setting.every)
-    return claims.beside(found, unofficial=unofficial)
+    return claims.claim_beside(found, unofficial=unofficial)
 
 
-def fields(setting: Setting) -> dict[str, Any]:
+def setting_fields(setting: Setting) -> dict[str, Any]:
     """What a paper's setting is compared with."""
     spec, facts = setting.one.spec, dict(setting.one.meta.get("facts", {}))
     defense = {k: v for k, v in spec["defense"]["params"].items() if k == "fraction"}

@@ -40,7 +40,7 @@ def same(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=ROUNDING, abs_tol=ROUNDING)
 
 
-def check(run: Run) -> None:
+def check_run(run: Run) -> None:
     """A complete run contradicts neither its own files nor the installed task and method.
 
     Raises:
@@ -69,7 +69,9 @@ def check_attack(run: Run, folder: AttackFolder) -> dict[str, bool]:
     """
     where = folder.path / "attack.json"
     try:
-        attack = registry.load("attacks", folder.name).build(folder.meta["params"], folder.name)
+        attack = registry.load_plugin("attacks", folder.name).build(
+            folder.meta["params"], folder.name
+        )
     except UsageError:  # somebody else's, or of another version
         return {}
     here, there = attack_code.guessed_by(attack, run.spec), folder.meta["sources"]
@@ -100,7 +102,7 @@ def _stated(run: Run, made: Parts | None) -> None:
         "hides": made.method.hides() or bool(made.wrappers),
         "distance": made.method.distance,
         "stand_in": task.stand_in,
-        "facts": run_json.told(task.facts(made.method)),
+        "facts": run_json.facts_told(task.facts(made.method)),
     }
     for key, value in ours.items():
         _equal(where, key, meta.get(key), value)
@@ -218,12 +220,11 @@ def _equal(where: Path, key: str, came: Any, ours: Any) -> None:
         same(came, ours) if isinstance(came, float) and isinstance(ours, float) else came == ours
     )
     if not alike:
-        raise BrokenFile(
-            f"{where} says {key} is {short(came)}, but it is {short(ours)}. Make it again."
-        )
+        told, found = short_value(came), short_value(ours)
+        raise BrokenFile(f"{where} says {key} is {told}, but it is {found}. Make it again.")
 
 
-def short(value: Any) -> str:
+def short_value(value: Any) -> str:
     """A value as a sentence repeats it."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -50,7 +50,7 @@ def rise(evaluations: Sequence[Evaluation], meaning: Meaning, start: float) -> f
     return gained / max(whole, gained)
 
 
-def of_run(
+def rise_of_run(
     evaluations: Sequence[Evaluation], meaning: Meaning, about: Mapping[str, Any]
 ) -> float | None:
     """``rise``, from the untrained network, or from chance where nobody evaluated that.

@@ -136,9 +136,9 @@ def _read(setting: Setting, lacking: Lacking) -> Setting:
         return setting
     no_copies(setting.runs)
     for run in setting.runs:
-        recomputed.check(run)
-    evaluated = [utility.of_run(r) for r in setting.runs]
-    by_run = {e.run.seed: units.of_run(e.run) for e in evaluated}
+        recomputed.check_run(run)
+    evaluated = [utility.utility_of_run(r) for r in setting.runs]
+    by_run = {e.run.seed: units.measured_of_run(e.run) for e in evaluated}
     measured = [m for ms in by_run.values() for m in ms]
     lacking.not_at_the_end(setting, measured)
     results = [r for e in evaluated for r in _results(e, by_run[e.run.seed])]
@@ -164,7 +164,7 @@ def _results(evaluated: Evaluated, measured: Sequence[Measured]) -> list[Measure
     A dead run is flagged wherever its leakage is shown; so is one that was not trained to its end,
     or is of other code or data than a reader would think.
     """
-    every = [*measured, *cascade.of_run(measured)]
+    every = [*measured, *cascade.cascade_of_run(measured)]
     own = evaluated.flags | origin.flags(evaluated.run.meta)
     return [replace(m, flags=m.flags | own) for m in every]
 

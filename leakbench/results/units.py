@@ -11,7 +11,7 @@ from typing import Any
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.meaning import Meaning
 from leakbench.base.printable_text import one_line
-from leakbench.base.shapes import checked
+from leakbench.base.shapes import check_shape
 from leakbench.base.spec import canonical
 from leakbench.record.columns import RESULTS, RUNGS, STAGES, UNITS, Row
 from leakbench.record.folders import AttackFolder, Run
@@ -27,7 +27,7 @@ TRIES = 50  # to read while attacks are made
 FILES = ("guess.safetensors", "units.csv", "results.csv")
 
 
-def of_run(run: Run) -> list[Measured]:
+def measured_of_run(run: Run) -> list[Measured]:
     """Every number of every complete attack on ``run``.
 
     Raises:
@@ -37,7 +37,7 @@ def of_run(run: Run) -> list[Measured]:
     for _ in range(TRIES):
         attacks = run.attacks
         try:
-            return [m for folder in attacks if folder.done for m in of_folder(run, folder)]
+            return [m for folder in attacks if folder.done for m in measured_of_folder(run, folder)]
         except BrokenFile as error:
             # One that is made again meanwhile is read again; what is damaged stays as it is.
             broken = error
@@ -46,7 +46,9 @@ def of_run(run: Run) -> list[Measured]:
     raise broken
 
 
-def summary(seeds: Mapping[int, Sequence[Unit]], meaning: Meaning, *, no_width: bool) -> Estimate:
+def mean_of_units(
+    seeds: Mapping[int, Sequence[Unit]], meaning: Meaning, *, no_width: bool
+) -> Estimate:
     """The mean of all units' scores, over one seed or several.
 
     Raises:
@@ -68,7 +70,7 @@ def summary(seeds: Mapping[int, Sequence[Unit]], meaning: Meaning, *, no_width: 
     return estimate(each, clusters, unit=meaning.unit, **about)
 
 
-def pooled(seeds: Sequence[Measured]) -> dict[str, Estimate]:
+def pooled_estimates(seeds: Sequence[Measured]) -> dict[str, Estimate]:
     """By role: the same number over several seeds, or of one.
 
     Raises:
@@ -78,11 +80,11 @@ def pooled(seeds: Sequence[Measured]) -> dict[str, Estimate]:
     for role in ROLES:
         by_seed = {m.run.seed: m.units[role] for m in seeds}
         no_width = all(role in m.exact for m in seeds)
-        out[role] = summary(by_seed, seeds[0].meaning, no_width=no_width)
+        out[role] = mean_of_units(by_seed, seeds[0].meaning, no_width=no_width)
     return out
 
 
-def of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
+def measured_of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
     """Every number of one complete attack on ``run``.
 
     Raises:
@@ -126,7 +128,7 @@ def _all_there(
 
     ``head``: what the file of guesses says of itself.
     """
-    checked(GuessesHeader, head, folder.path / GUESS)
+    check_shape(GuessesHeader, head, folder.path / GUESS)
     made = [g for g in head["guesses"] if g["role"] == "attack"]
     cells = {(g["round"], g["probe"] is not None) for g in made}
     excused = {m["metric"] for m in folder.meta["missing"]}
@@ -193,7 +195,7 @@ def _measured(
         value=Estimate(row["value"], row["low"], row["high"], n, unit, row["interval"]),
         floor=beside("floor"),
         control=beside("control"),
-        flags=frozenset(flags.split(flags.today(row["flags"], folder, run.meta))),
+        flags=frozenset(flags.split_flags(flags.today(row["flags"], folder, run.meta))),
         order=int(folder.meta["order"]),
         units=units,
         exact=_exact(row),
@@ -219,7 +221,8 @@ def _whose(run: Run, folder: AttackFolder, row: Row) -> None:
     }
     for column, value in ours.items():
         if row[column] != value:
-            why = f"{column} is {recomputed.short(row[column])}, not {recomputed.short(value)}"
+            is_, is_not = (recomputed.short_value(v) for v in (row[column], value))
+            why = f"{column} is {is_}, not {is_not}"
             raise _damaged(folder, "results.csv", why)
 
 
@@ -234,7 +237,7 @@ def _same_numbers(folder: AttackFolder, row: Row, measured: Measured) -> None:
     if lacking:
         raise _damaged(folder, "results.csv", f"{where} is not flagged {lacking[0]}")
     try:
-        found = pooled([measured])
+        found = pooled_estimates([measured])
     except NoInterval:  # said where seeds are pooled
         return
     for role, e in found.items():

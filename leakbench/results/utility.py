@@ -25,7 +25,7 @@ STATISTICS = ("final", "best", "last10")
 LAST = 10
 
 
-def of_run(run: Run) -> Evaluated:
+def utility_of_run(run: Run) -> Evaluated:
     """Read and judge a complete run.
 
     Raises:
@@ -52,7 +52,7 @@ def of_run(run: Run) -> Evaluated:
         evaluations.append(Evaluation(t, value, line["low"], line["high"], line["n"], known))
     dead = why_dead(run, meaning, evaluations[-1].estimate)
     trained = [e for e in evaluations if e.round <= int(run.spec["rounds"])]
-    risen = rise.of_run(trained, meaning, run.meta["utility"])
+    risen = rise.rise_of_run(trained, meaning, run.meta["utility"])
     return Evaluated(run, meaning, tuple(evaluations), dead, risen)
 
 
@@ -117,7 +117,7 @@ def of_runs(evaluated: Sequence[Evaluated]) -> set[str]:
     said = {
         "other_engine": len(engines) > 1,
         "stand_in_data": any(m.get("stand_in") for m in metas),
-        "mixed_code": origin.apart(metas),
+        "mixed_code": origin.made_apart(metas),
     }
     found = {flag for flag, holds in said.items() if holds}
     return found.union(*(e.flags for e in evaluated), *(origin.flags(m) for m in metas))

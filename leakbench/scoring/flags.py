@@ -43,7 +43,7 @@ def join(flags: Iterable[str]) -> str:
     return "|".join(ordered(flags))
 
 
-def split(flags: str) -> set[str]:
+def split_flags(flags: str) -> set[str]:
     """Inverse of ``join``."""
     return set(flags.split("|")) - {""}
 
@@ -56,7 +56,7 @@ def today(flags: str, attack: AttackFolder, run: Mapping[str, Any]) -> str:
     That is asked whenever a row is read: when it was scored nobody could know.
     """
     old = attack_code.stale(attack.meta["sources"], attack.name, run)
-    return join({*split(flags), attack_code.STALE} if old else split(flags))
+    return join({*split_flags(flags), attack_code.STALE} if old else split_flags(flags))
 
 
 def of_seeds(count: int) -> set[str]:

@@ -98,7 +98,7 @@ class KnownAnswer:
         """
         y = self._get("y")
         columns = y.shape[1] if y.ndim == 2 and y.shape[1] > 1 else 0
-        return payloads.labels(y, "the true y", columns)
+        return payloads.labels_payload(y, "the true y", columns)
 
     def classes(self, guess: Guess) -> tuple[Tensor, Tensor]:
         """``y``, each example once, and its place (B,)."""

@@ -16,7 +16,7 @@ from leakbench.attacking.guessing import ROLES, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
 from leakbench.attacking.public_facts import Outline
 from leakbench.base.errors import FAULTS, MethodError, NotMeasured, NoWeights, UsageError
-from leakbench.base.files import digest, digests, read_sealed, write_csv, write_sealed
+from leakbench.base.files import digests, file_digest, read_sealed, write_csv, write_sealed
 from leakbench.base.printable_text import one_line
 from leakbench.base.spec import canonical
 from leakbench.record import attack_code, columns, origin
@@ -104,9 +104,9 @@ def score(
         "sources": {
             **meta["sources"],
             **attack_code.scored_by(attack.metrics),
-            **attack_code.opened(attack, recording.run.spec),
+            **attack_code.attack_opened(attack, recording.run.spec),
         },
-        "files": {**digests(fresh), GUESS: digest(folder / GUESS)},
+        "files": {**digests(fresh), GUESS: file_digest(folder / GUESS)},
     }
     write_sealed(fresh / NAME, {**meta, **done})
     return put(fresh, folder, keep=(GUESS,))

@@ -11,7 +11,7 @@ from leakbench.base import registry
 from leakbench.base.errors import BrokenFile, NotMeasured
 from leakbench.base.files import inside, read_meta
 from leakbench.base.lazy import torch
-from leakbench.base.shapes import checked
+from leakbench.base.shapes import check_shape
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree
 from leakbench.federation.input_range import InputRange
@@ -39,7 +39,7 @@ class Truth:
     @cached_property
     def _file(self) -> tuple[Tree, Any]:
         tree, meta = self.run.tree("truth/data.safetensors")
-        checked(DataHeader, meta, self.run.path / "truth" / "data.safetensors")
+        check_shape(DataHeader, meta, self.run.path / "truth" / "data.safetensors")
         return tree, meta
 
     @property
@@ -60,7 +60,7 @@ class Truth:
     def task(self) -> Task:
         """The run's task."""
         name, params = self.run.spec["task"]["name"], self.run.spec["task"]["params"]
-        return registry.load("tasks", name).build(params, f"task {name}")
+        return registry.load_plugin("tasks", name).build(params, f"task {name}")
 
     @cached_property
     def rounds(self) -> dict[int, str]:
@@ -72,7 +72,7 @@ class Truth:
         """The round that a file's header says, which is that of its name."""
         path = inside(self.run.path, name)
         meta = read_meta(path)
-        checked(RoundHeader, meta, path)
+        check_shape(RoundHeader, meta, path)
         if round_file(meta["round"]) != path.name:
             raise BrokenFile(f"{path} is damaged (it is of round {meta['round']}). Make it again.")
         return int(meta["round"])

@@ -37,7 +37,7 @@ class Amount:
         return smallest_level(lambda alpha: self.below(alpha) < limit)
 
 
-def amount(
+def mean_amount(
     scores: Scores,
     *,
     worse: Literal["up", "down"],

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 LOOKS = (3, 5, 8, 12, 20)  # seeds
 
 
-def shares(looks: Sequence[int]) -> tuple[float, ...]:
+def level_shares(looks: Sequence[int]) -> tuple[float, ...]:
     """Of the level, for each look: half for the first, which is the only one as a rule.
 
     The later ones have the other half, the i-th of L of them i / (1 + ... + L) of it.
@@ -29,5 +29,5 @@ def reached(looks: Sequence[int], seeds: int) -> tuple[tuple[int, float], ...]:
 
     Fewer than the first look's are looked at all the same, at its share.
     """
-    each = tuple(zip(looks, shares(looks), strict=True))
+    each = tuple(zip(looks, level_shares(looks), strict=True))
     return tuple(look for look in each if look[0] <= seeds) or ((seeds, each[0][1]),)

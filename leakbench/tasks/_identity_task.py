@@ -103,6 +103,6 @@ def all_pairs(sizes: Sequence[int]) -> Tensor:
     return torch.stack([i, j, (whose[i] == whose[j]).long()], 1)
 
 
-def table(methods: Sequence[str], **values: Any) -> dict[str, dict[str, Any]]:
+def same_for_each(methods: Sequence[str], **values: Any) -> dict[str, dict[str, Any]]:
     """The same values for each of ``methods``."""
     return {m: dict(values) for m in methods}

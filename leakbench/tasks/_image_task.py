@@ -62,7 +62,7 @@ class ImageTask(Task):
 
         Images (n, C, H, W) uint8 and classes (n,) int64 from 0 on, of each.
         """
-        return image_sets.load(self.source)
+        return image_sets.load_images(self.source)
 
     def dealt(self, train: Examples, test: Examples, aux: Examples) -> TaskData:
         """The data, ``train`` spread over the clients."""

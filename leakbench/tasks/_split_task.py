@@ -124,13 +124,13 @@ class SplitTask(Task):
             UsageError: ``train`` cannot be dealt as the fields ask.
         """
         stream = f"task/{self.source}"
-        some = splits.kept(len(train), self.clients, self.mean_local_size, stream)
+        some = splits.kept_rows(len(train), self.clients, self.mean_local_size, stream)
         x, y = train.stored[some], train.y[some]
         how: dict[str, Any] = {"rule": self.split, "param": self.split_param, "stream": stream}
-        parts = splits.split(y, clients=self.clients, classes=self.classes, **how)
+        parts = splits.split_rows(y, clients=self.clients, classes=self.classes, **how)
         marked = None
         if self.context != "none":
-            marked = marker.marked(self.clients, stream)
+            marked = marker.with_marker(self.clients, stream)
             theirs = torch.cat([parts[c] for c in marked.nonzero().flatten().tolist()])
             x[theirs] = marker.paste(x[theirs], self.context)
         rows, counts = padded(parts)

@@ -53,5 +53,5 @@ class Cifar100Islands(SplitTask, ImageTask):
             place = torch.full((100,), -1).index_copy(0, drawn, torch.arange(self.classes))[y]
             return x[place >= 0], place[place >= 0]
 
-        train, test = image_sets.load(self.source)
+        train, test = image_sets.load_images(self.source)
         return part(*train), part(*test)

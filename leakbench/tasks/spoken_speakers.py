@@ -9,7 +9,7 @@ from pydantic import Field
 from leakbench.base import UsageError
 from leakbench.data import Clip, LogMel, sound_files, spectrograms
 from leakbench.federation import TaskData
-from leakbench.tasks._identity_task import METHODS, IdentityTask, all_pairs, table
+from leakbench.tasks._identity_task import METHODS, IdentityTask, all_pairs, same_for_each
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,10 +45,10 @@ class SpokenSpeakers(IdentityTask):
     _alone: ClassVar[dict[str, Any]] = {"own_lr": 1.0, "lr": 0.1, "fraction": 0.2, "batch": 8}
     _prototypes: ClassVar[dict[str, Any]] = {**_alone, "lam": 1.0}
     tables: ClassVar[dict[str, dict[str, Any]]] = {
-        **table((*METHODS, "fedgn_once", "fedcs_once"), **_prototypes),
-        **table(("fedhide", "fedhide_random", "fedhide_own_layer"), **_prototypes, k=3),
-        **table(("own_prototypes", "fixed_prototypes"), **_alone),
-        **table(("fedavg", "fedprox"), fraction=0.2, batch=8),
+        **same_for_each((*METHODS, "fedgn_once", "fedcs_once"), **_prototypes),
+        **same_for_each(("fedhide", "fedhide_random", "fedhide_own_layer"), **_prototypes, k=3),
+        **same_for_each(("own_prototypes", "fixed_prototypes"), **_alone),
+        **same_for_each(("fedavg", "fedprox"), fraction=0.2, batch=8),
     }
 
     clients: int = Field(30, ge=30, le=30, description="clients, a voice and a digit each")

@@ -76,7 +76,7 @@ class UciHar(SplitTask):
                 the fields ask.
             BrokenFile: a file is not what its name says.
         """
-        train, test = files.load(self.sensor)
+        train, test = files.load_sensor(self.sensor)
         tested = set(test.subject.tolist())
         people = torch.tensor(sorted(tested))
         if len(people) <= self.aux_subjects:

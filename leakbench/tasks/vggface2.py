@@ -10,7 +10,7 @@ from pydantic import Field
 from leakbench.base import UsageError, shared, torch
 from leakbench.data import face_files
 from leakbench.federation import TaskData
-from leakbench.tasks._identity_task import METHODS, OURS, IdentityTask, table
+from leakbench.tasks._identity_task import METHODS, OURS, IdentityTask, same_for_each
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,9 +42,9 @@ class VggFace2(IdentityTask):
     rounds: ClassVar[int] = 400_000
     _setting: ClassVar[dict[str, Any]] = {"fraction": 0.001}
     tables: ClassVar[dict[str, dict[str, Any]]] = {
-        **table((*METHODS, *OURS, "fedavg", "fedprox"), **_setting),
+        **same_for_each((*METHODS, *OURS, "fedavg", "fedprox"), **_setting),
         # Its Table 4 has 10, 20 and 50 neighbours here, twice those of the other sets and more.
-        **table(("fedhide", "fedhide_random", "fedhide_own_layer"), **_setting, k=20),
+        **same_for_each(("fedhide", "fedhide_random", "fedhide_own_layer"), **_setting, k=20),
     }
 
     clients: int = Field(8631, ge=2, le=8631, description="clients, one person each")

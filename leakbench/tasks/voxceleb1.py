@@ -12,7 +12,7 @@ from pydantic import Field
 from leakbench.base import UsageError, shared, torch
 from leakbench.data import LogMel, voxceleb_files
 from leakbench.federation import Facts, TaskData
-from leakbench.tasks._identity_task import METHODS, OURS, IdentityTask, table
+from leakbench.tasks._identity_task import METHODS, OURS, IdentityTask, same_for_each
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,7 +49,7 @@ class VoxCeleb1(IdentityTask):
     shape: ClassVar[tuple[int, ...]] = (1, 40, 200)
     signal: ClassVar[bool] = True
     rounds: ClassVar[int] = 50_000
-    tables: ClassVar = table((*METHODS, *OURS, "fedavg", "fedprox"), fraction=0.01)
+    tables: ClassVar = same_for_each((*METHODS, *OURS, "fedavg", "fedprox"), fraction=0.01)
 
     clients: int = Field(1211, ge=2, le=1211, description="clients, one speaker each")
     segments: int = Field(2, ge=1, description=SEGMENTS)

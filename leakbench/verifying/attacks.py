@@ -9,7 +9,7 @@ from typing import Any
 
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
-from leakbench.attacking.guessing import described
+from leakbench.attacking.guessing import attack_described
 from leakbench.base import provenance
 from leakbench.base.errors import LeakbenchError, UnknownName
 from leakbench.base.spec import canonical
@@ -17,7 +17,7 @@ from leakbench.record import attack_code, columns
 from leakbench.record.folders import AttackFolder, Run, typed_rows
 from leakbench.record.recording import Recording
 from leakbench.results import units
-from leakbench.results.recomputed import short
+from leakbench.results.recomputed import short_value
 from leakbench.scoring.score import numbers
 from leakbench.verifying import same
 from leakbench.verifying.finding import (
@@ -55,7 +55,7 @@ def of_attacks(run: Run) -> Iterator[Finding]:
         try:
             folder.check()
             yield holds(part, "SHA-256 of every file")
-            found = units.of_folder(run, folder)
+            found = units.measured_of_folder(run, folder)
             yield holds(part, "results from unit scores", f"{len(found)} numbers")
         except LeakbenchError as error:
             yield differs(part, "files and results", str(error))
@@ -77,7 +77,7 @@ def _described(run: Run, folder: AttackFolder, attack: Attack, part: str) -> Ite
     Where that is of other code, or the guesses were submitted, it need not be the same.
     """
     meta, recording = folder.meta, Recording(run)
-    made = json.loads(canonical(described(recording, folder.name, attack, 0.0)))
+    made = json.loads(canonical(attack_described(recording, folder.name, attack, 0.0)))
     strange = sorted(meta.keys() - {*DERIVED, *ELSEWHERE, *UNKNOWN})
     if strange:
         yield differs(part, ", ".join(strange), "leakbench writes no such key")
@@ -85,7 +85,7 @@ def _described(run: Run, folder: AttackFolder, attack: Attack, part: str) -> Ite
     told = unchecked if other or meta.get("submitted") else differs
     wrong = [k for k in DERIVED if _plain(k, meta.get(k)) != _plain(k, made[k])]
     for key in wrong:
-        why = f"it is {short(meta.get(key))}, derived is {short(made[key])}"
+        why = f"it is {short_value(meta.get(key))}, derived is {short_value(made[key])}"
         yield told(part, key, f"{why}; other code made it" if other else why)
     right = [k for k in DERIVED if k not in wrong]
     yield holds(part, f"{len(right)} keys, as the installed attack says them", ", ".join(right))
@@ -123,7 +123,7 @@ def _scored(run: Run, folder: AttackFolder, attack: Attack, part: str) -> Findin
         ("units.csv", made.units, columns.UNITS),
         ("results.csv", made.rows, columns.RESULTS),
     ):
-        why = same.tables(folder.table(name, names), typed_rows(rows, names))
+        why = same.differing_tables(folder.table(name, names), typed_rows(rows, names))
         if why:
             return differs(part, what, f"{name}: {why}")
     told = (
@@ -131,5 +131,7 @@ def _scored(run: Run, folder: AttackFolder, attack: Attack, part: str) -> Findin
     )
     for key, value in json.loads(canonical(made.described(attack))).items():
         if folder.meta[key] != value:
-            return told(part, key, f"it is {short(folder.meta[key])}, derived {short(value)}")
+            return told(
+                part, key, f"it is {short_value(folder.meta[key])}, derived {short_value(value)}"
+            )
     return holds(part, what, f"{len(made.units)} scores")

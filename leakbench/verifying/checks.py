@@ -92,7 +92,7 @@ def _files(run: Run) -> Iterator[Finding]:
 
 
 def _facts(run: Run) -> Iterator[Finding]:
-    recomputed.check(run)
+    recomputed.check_run(run)
     yield holds("run.json", FACTS, "as its spec, its files and the installed code have it")
 
 
@@ -106,10 +106,10 @@ def _utility(run: Run) -> Iterator[Finding]:
         yield unchecked("utility.csv", "utility from its scores", why)
         return
     made = typed_rows(utility_rows(metric, scores), RUN_UTILITY)
-    why = same.tables(run.table("utility.csv", RUN_UTILITY), made)
+    why = same.differing_tables(run.table("utility.csv", RUN_UTILITY), made)
     told = differs if why else holds
     yield told("utility.csv", "utility from its scores", why or f"{len(made)} evaluations")
-    dead = utility.of_run(run).dead
+    dead = utility.utility_of_run(run).dead
     yield holds(
         "utility.csv",
         "whether the run is alive",

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from leakbench.base.errors import LeakbenchError
-from leakbench.base.files import digest, read_tree
+from leakbench.base.files import file_digest, read_tree
 from leakbench.base.tree import flat
 from leakbench.federation.task_data import TaskData
 from leakbench.record import private_data
@@ -57,18 +57,18 @@ def _said(run: Run, data: TaskData) -> Finding:
 
 def _files(run: Run, spec: RunSpec, data: TaskData, folder: Path) -> Iterator[Finding]:
     """The two files of a run that hold data of its task."""
-    private_data.write(folder / DATA, data, spec.task)
+    private_data.write_private_data(folder / DATA, data, spec.task)
     private_data.write_aux(folder / AUX_DATA, data, spec.task)
     for name in (DATA, AUX_DATA):
         if name not in run.meta["files"]:
             yield unchecked(name, "the task's data, loaded again", "this part of a run has it not")
-        elif digest(folder / name) == run.meta["files"][name]:
+        elif file_digest(folder / name) == run.meta["files"][name]:
             yield holds(name, "the task's data, loaded again", "byte for byte")
         else:
             (found, head), (made, ours) = run.tree(name), read_tree(folder / name)
             # An excerpt keeps a part of the tensors.
             kept = flat(found)
             mine = {k: v for k, v in flat(made).items() if "excerpt" not in run.meta or k in kept}
-            why = "its header differs" if head != ours else same.tensors(kept, mine)
+            why = "its header differs" if head != ours else same.differing_tensors(kept, mine)
             told = differs if why else holds
             yield told(name, "the task's data, loaded again", why or "tensor by tensor")

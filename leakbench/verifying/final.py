@@ -70,7 +70,7 @@ def evaluated_again(run: Run, again: Callable[[], Federation]) -> Iterator[Findi
     scores = {f"{last:06d}": found.scores[last]}
     ends = {"round": run.spec["rounds"] + 1}
     at = "" if head == ends else f"the final model's header says {head}, it is of {ends}"
-    why = at or same.tensors({k: tree[k] for k in scores}, scores)
+    why = at or same.differing_tensors({k: tree[k] for k in scores}, scores)
     yield compared(SCORES, WHAT, why, f"round {last}, bit for bit")
     yield _diagnosed(run, found)
 

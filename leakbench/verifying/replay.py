@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from leakbench.base import provenance
-from leakbench.base.files import digest, inside, read_tree
+from leakbench.base.files import file_digest, inside, read_tree
 from leakbench.base.jobs import Progress
 from leakbench.base.thread_count import threads
 from leakbench.base.tree import flat
@@ -24,7 +24,7 @@ from leakbench.record.rounds import advance
 from leakbench.record.rounds import end as finish
 from leakbench.record.runspec import RunSpec
 from leakbench.record.training import diagnostic_rows
-from leakbench.results.recomputed import short
+from leakbench.results.recomputed import short_value
 from leakbench.verifying import same
 from leakbench.verifying.final import DIAGNOSTICS, SCORES, federation
 from leakbench.verifying.finding import LAST_BITS, Finding, compared, differs, holds, unchecked
@@ -104,7 +104,7 @@ def _compared(run: Run, folder: Path, last: int) -> Iterator[Finding]:
             where = "not made again" if apart[0] in listed else "not in the run"
             yield differs(room, what, f"{apart[0]} is {where} (and {len(apart) - 1} more)")
             continue
-        changed = [n for n in listed if digest(folder / n) != run.meta["files"][n]]
+        changed = [n for n in listed if file_digest(folder / n) != run.meta["files"][n]]
         if not changed:
             yield holds(room, what, f"{len(listed)} files, byte for byte")
             continue
@@ -117,7 +117,7 @@ def _traffic(run: Run, fed: Federation, last: int) -> Finding:
     found, _ = run.tree(TRAFFIC)
     until = {k: rows[rows[:, 0] <= last] for k, rows in flat(found).items()}
     made = flat(fed.traffic.tensors())
-    why = same.tensors({k: rows for k, rows in until.items() if len(rows)}, made)
+    why = same.differing_tensors({k: rows for k, rows in until.items() if len(rows)}, made)
     return compared(TRAFFIC, what, why, "all of it")
 
 
@@ -126,7 +126,7 @@ def _difference(run: Run, folder: Path, name: str) -> str:
     made, remade = read_tree(folder / name)
     if head != remade:
         return "its header differs"
-    return same.tensors(found, made) or "its tensors are equal, but not in their order"
+    return same.differing_tensors(found, made) or "its tensors are equal, but not in their order"
 
 
 def _unlike(run: Run, room: str, what: str, changed: list[tuple[str, str]]) -> Finding:
@@ -157,12 +157,12 @@ def _measured(run: Run, scores: Evaluations) -> Iterator[Finding]:
     if missing:
         yield differs(SCORES, what, f"round {int(missing[0])} is not there")
         return
-    why = same.tensors({k: tree[k] for k in mine}, mine)
+    why = same.differing_tensors({k: tree[k] for k in mine}, mine)
     yield compared(SCORES, what, why, "bit for bit")
     last = max(scores.scores)
     there = [r for r in run.table(DIAGNOSTICS, RUN_DIAGNOSTICS) if r["round"] <= last]
     made = typed_rows(diagnostic_rows(scores), RUN_DIAGNOSTICS)
-    why = same.tables(there, made, near=same.NEAR)
+    why = same.differing_tables(there, made, near=same.NEAR)
     told = differs if why else holds
     yield told(DIAGNOSTICS, what, why or f"{len(made)} lines")
 
@@ -175,7 +175,7 @@ def _left(run: Run, folder: Path, fed: Federation) -> Iterator[Finding]:
         if name in run.meta["files"] or (folder / name).is_file():
             found, head = run.tree(name)
             made, ours = read_tree(folder / name)
-            why = "its header differs" if head != ours else same.tensors(found, made)
+            why = "its header differs" if head != ours else same.differing_tensors(found, made)
             yield compared(name, what, why, "bit for bit")
 
 
@@ -184,4 +184,4 @@ def _sent(run: Run, fed: Federation) -> Finding:
     if run.meta["sent"] == ours:
         return holds("run.json", what, f"{len(ours)} lines")
     apart = [line for line in ours if line not in run.meta["sent"]] or run.meta["sent"]
-    return differs("run.json", what, f"derived is {short(apart[0])}")
+    return differs("run.json", what, f"derived is {short_value(apart[0])}")

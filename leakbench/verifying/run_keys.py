@@ -14,8 +14,8 @@ from leakbench.federation.federation import Federation
 from leakbench.record import origin, run_json, twin
 from leakbench.record.folders import Run
 from leakbench.record.runspec import RunSpec, parts
-from leakbench.record.training import lacking
-from leakbench.results.recomputed import short
+from leakbench.record.training import missing_of_run
+from leakbench.results.recomputed import short_value
 from leakbench.verifying.finding import (
     CHECKOUT,
     MACHINE,
@@ -67,7 +67,7 @@ def _derived(run: Run, again: Callable[[], Federation]) -> Iterator[Finding]:
     try:
         spec = RunSpec.build(run.spec, f"{run.path}/{FILE}")
         fed = again()
-        made = run_json.described(spec, parts(spec), fed, "cpu", {})
+        made = run_json.run_described(spec, parts(spec), fed, "cpu", {})
     except LeakbenchError as error:
         yield unchecked(FILE, what, str(error))
         return
@@ -76,9 +76,9 @@ def _derived(run: Run, again: Callable[[], Federation]) -> Iterator[Finding]:
     wrong = [
         k for k in DERIVED if k not in part and as_words(k, run.meta.get(k)) != as_words(k, ours[k])
     ]
-    other = origin.stale(run.meta)
+    other = origin.stale_sources(run.meta)
     for key in wrong:
-        why = f"it is {short(run.meta.get(key))}, derived is {short(ours[key])}"
+        why = f"it is {short_value(run.meta.get(key))}, derived is {short_value(ours[key])}"
         told = unchecked if other else differs
         yield told(FILE, key, f"{why}; other code made it" if other else why)
     for key in sorted(part):
@@ -118,14 +118,14 @@ def _sources(meta: Mapping[str, Any]) -> Finding:
     What is not the same may be honest: then it was made by other code.
     """
     made = dict(meta.get("sources") or {})
-    strange = sorted(made.keys() - {*origin.CODE} - origin.files(made).keys())
+    strange = sorted(made.keys() - {*origin.CODE} - origin.opened_files(made).keys())
     if strange:
         return differs(FILE, "sources", f"leakbench writes no {strange[0]!r} there")
     lacks = [k for k in origin.CODE if k not in made]
     if lacks:
         return unchecked(FILE, "sources", f"it does not say which {' and '.join(lacks)} made it")
-    if changed := origin.stale(meta):
-        told = " and ".join(map(origin.told, changed))
+    if changed := origin.stale_sources(meta):
+        told = " and ".join(map(origin.part_text, changed))
         return unchecked(FILE, "sources", f"{told} is another here: leakbench train --restart")
     return holds(FILE, "sources", "the code that is installed, and files as it opened them")
 
@@ -136,14 +136,14 @@ def _twin(run: Run) -> Iterator[Finding]:
     if then is None:
         return
     try:
-        now = twin.of(RunSpec.build(run.spec, f"{run.path}/{FILE}"))
+        now = twin.twin_of(RunSpec.build(run.spec, f"{run.path}/{FILE}"))
     except (LeakbenchError, *FAULTS) as error:
         yield unchecked(FILE, TWIN, str(error))
         return
-    if twin.alike(then, now):
+    if twin.twins_alike(then, now):
         yield holds(FILE, TWIN, "three rounds of it come to the same here")
     else:
-        told = unchecked if origin.stale(run.meta) else differs
+        told = unchecked if origin.stale_sources(run.meta) else differs
         yield told(FILE, TWIN, "three rounds of it come to something else here")
 
 
@@ -154,11 +154,13 @@ def _missing(run: Run) -> Finding:
     try:
         spec = RunSpec.build(run.spec, f"{run.path}/{FILE}")
         sent = {str(s["kind"]) for s in run.meta["sent"] if s["sender"] == "client"}
-        ours = lacking(spec, parts(spec), run.path, sent)
+        ours = missing_of_run(spec, parts(spec), run.path, sent)
     except LeakbenchError as error:
         return unchecked(FILE, "missing", str(error))
     if run.meta["missing"] != ours:
         return differs(
-            FILE, "missing", f"it is {short(run.meta['missing'])}, derived {short(ours)}"
+            FILE,
+            "missing",
+            f"it is {short_value(run.meta['missing'])}, derived {short_value(ours)}",
         )
     return holds(FILE, "missing", f"{len(ours)} lines")

@@ -18,7 +18,7 @@ NEAR = 1e-4
 CELL = 1e-9  # of a number in a table that is computed in float64
 
 
-def tensors(found: Tree, made: Tree) -> str:
+def differing_tensors(found: Tree, made: Tree) -> str:
     """What differs between two trees of tensors; empty where all are equal.
 
     A text that begins with ``LAST_BITS`` where they differ by less than ``NEAR`` of the largest
@@ -52,7 +52,9 @@ def _distance(tensor: Tensor, other: Tensor) -> float:
     return float((a - b).abs().max()) / scale
 
 
-def tables(found: Sequence[Mapping[str, object]], made: Sequence[Row], near: float = CELL) -> str:
+def differing_tables(
+    found: Sequence[Mapping[str, object]], made: Sequence[Row], near: float = CELL
+) -> str:
     """What differs between two tables of typed cells; empty where they are equal.
 
     Numbers are equal where they differ by less than ``near`` of themselves.

@@ -22,7 +22,7 @@ def count(value: float, whole: int) -> str:
     return f"{hits} of {whole}"
 
 
-def amount(evidence: Evidence, row: Number, value: float, *, full: bool = False) -> str:
+def value_text(evidence: Evidence, row: Number, value: float, *, full: bool = False) -> str:
     """A value as the sentence says it.
 
     As in "94 of 100", in full "94 of 100 clients on average", or "46.2 dB".
@@ -41,7 +41,7 @@ def amount(evidence: Evidence, row: Number, value: float, *, full: bool = False)
 
 def between(evidence: Evidence, row: Number, joint: str) -> str:
     """As in "90 of 100 to 97 of 100 with 95 % confidence"."""
-    low, high = (amount(evidence, row, end) for end in (row.value.low, row.value.high))
+    low, high = (value_text(evidence, row, end) for end in (row.value.low, row.value.high))
     return f"{low} {joint} {high} with 95 % confidence"
 
 

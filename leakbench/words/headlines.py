@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from leakbench.base.reason_words import kinds_of
-from leakbench.judging.leaders import alike, candidate, leaks_least, least_leaking, may_be
+from leakbench.judging.leaders import attacked_alike, candidate, leaks_least, least_leaking, may_be
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.results.number import Utility
-from leakbench.words.amounts import amount, by
+from leakbench.words.amounts import by, value_text
 from leakbench.words.verdict_counts import alone, unjudged
 from leakbench.words.verdicts import WHO, additions, clauses, sentence
 
@@ -35,7 +35,9 @@ def with_words(questions: Iterable[Question]) -> tuple[Question, ...]:
     out = []
     for q in every:
         first = {"headline": headline(q), "lede": lede(q)}
-        judged = [j.model_copy(update={"also": tuple(others(q, every, j))}) for j in q.judged]
+        judged = [
+            j.model_copy(update={"also": tuple(other_questions(q, every, j))}) for j in q.judged
+        ]
         out.append(q.model_copy(update={**first, "judged": tuple(judged)}))
     return tuple(out)
 
@@ -161,7 +163,7 @@ def _least(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
         return _no_praise(useful, name)
     worst = best[0].verdict.worst
     assert worst  # noqa: S101 (it was judged)
-    found = amount(best[0].evidence, worst, worst.value.value, full=True)
+    found = value_text(best[0].evidence, worst, worst.value.value, full=True)
     first = span(f"Of the settings that {keep}, ")
     if len(best) == 1:
         return (
@@ -169,7 +171,7 @@ def _least(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
             span(best[0].setting.name, "strong"),
             span(f" leaks least: {found} at worst."),
         )
-    equal = f"all {len(best)}" if len(best) == len(useful) else named(best)
+    equal = f"all {len(best)}" if len(best) == len(useful) else names_of(best)
     least = "" if len(best) == len(useful) else " least and"
     return (first, span(equal, "strong"), span(f" leak{least} alike: {found} at worst."))
 
@@ -190,8 +192,8 @@ def _no_praise(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
     worst = least.verdict.worst if least else None
     if not least or not worst:
         return (span(f"The settings that {keep} were not measured by the question's own metric."),)
-    found = amount(least.evidence, worst, worst.value.value, full=True)
-    if not alike(useful):
+    found = value_text(least.evidence, worst, worst.value.value, full=True)
+    if not attacked_alike(useful):
         text = f"The settings that {keep} were attacked by different attacks, or on different seeds"
         return (span(f"{text} or units, so none is called the best: the lowest is {found}."),)
     if len(useful) == 1 and may_be(least):
@@ -201,7 +203,7 @@ def _no_praise(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
     return (span(f"{text} {found}."),)
 
 
-def named(judged: Sequence[Judged], most: int = 3) -> str:
+def names_of(judged: Sequence[Judged], most: int = 3) -> str:
     """As in "a and b", "a, b, c and 2 more"."""
     names = [j.setting.name for j in judged]
     if len(names) > most:
@@ -226,16 +228,16 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     if got.leak - paper.leak <= 2 * evidence.meaning.matters + 1e-12:
         return ()
     verb = evidence.meaning.does
-    test = f"{verb} {amount(evidence, paper, paper.value.value, full=True)}"
+    test = f"{verb} {value_text(evidence, paper, paper.value.value, full=True)}"
     who = WHO.get(got.attacker.rung, "An attacker")
     if (told := by(got)) != "an attacker":  # a client
         who = f"A{told[1:]}"
-    at_worst = amount(evidence, worst, worst.value.value)
-    blind = amount(evidence, got, got.floor.value)
+    at_worst = value_text(evidence, worst, worst.value.value)
+    blind = value_text(evidence, got, got.floor.value)
     return (
         span(best.setting.name, "strong"),
         span(f" {looks}, which {test}. {who} {verb} "),
-        span(amount(evidence, got, got.value.value), best.verdict.tone),
+        span(value_text(evidence, got, got.value.value), best.verdict.tone),
         span(f" (at worst {at_worst}, a blind guess {blind}). "),
     )
 
@@ -256,7 +258,7 @@ def _most_useful(judged: Sequence[Judged]) -> Utility | None:
     return max(found, key=lambda u: u.gain, default=None)
 
 
-def others(question: Question, every: Sequence[Question], judged: Judged) -> list[str]:
+def other_questions(question: Question, every: Sequence[Question], judged: Judged) -> list[str]:
     """What the task's other questions say of a setting where they are worse, or open.
 
     Then what nobody attacked.

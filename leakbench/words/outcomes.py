@@ -31,7 +31,7 @@ _MAYBE_ATTACK = (
 )
 
 
-def with_words(result: CheckResult) -> CheckResult:
+def check_in_words(result: CheckResult) -> CheckResult:
     """With all that is said of it, and of its rows and limits."""
     rows = tuple(replace(r, reason=whole_reason(r.why)) for r in result.rows)
     limits = tuple(replace(x, reason=whole_reason(x.why)) for x in result.limits)

@@ -10,7 +10,7 @@ from leakbench.judging.evidence import Evidence
 from leakbench.judging.sample_size import clusters_needed, seeds_needed
 from leakbench.judging.verdict import Verdict
 from leakbench.results.number import Number
-from leakbench.words.amounts import amount, between, by, lacking, of_clusters, plural
+from leakbench.words.amounts import between, by, lacking, of_clusters, plural, value_text
 
 WHO = {
     "paper": "An attacker with the paper's own attack",
@@ -75,7 +75,7 @@ def clauses(evidence: Evidence, verdict: Verdict) -> tuple[str, str]:
         if verdict.beyond_floor and got:
             text += (
                 f" It is not private either: {by(got)} {verb}"
-                f" {amount(evidence, got, got.value.value, full=True)}."
+                f" {value_text(evidence, got, got.value.value, full=True)}."
             )
         return verdict.word, text
     if verdict.rule == 4:
@@ -84,55 +84,55 @@ def clauses(evidence: Evidence, verdict: Verdict) -> tuple[str, str]:
         best = row.control if evidence.hides else row.value  # what hides nothing is its own control
         return (
             f"{verdict.word} to judge",
-            f"even with nothing defended it {verb} {amount(evidence, row, best.value, full=True)};"
-            f" a blind guess {verb} {amount(evidence, row, row.floor.value)}. This is not a sign of"
-            " privacy.",
+            f"even with nothing defended it {verb}"
+            f" {value_text(evidence, row, best.value, full=True)}; a blind guess {verb}"
+            f" {value_text(evidence, row, row.floor.value)}. This is not a sign of privacy.",
         )
     if verdict.copied and verdict.rule in (5, 8) and not (got and got.low >= got.half):
         assert worst  # noqa: S101 (it was attacked)
-        return verdict.word, copied(evidence, verdict.copied, worst)
+        return verdict.word, copied_text(evidence, verdict.copied, worst)
     if verdict.few:
         return verdict.word, too_few(evidence, verdict.few)
     assert got  # noqa: S101
     assert worst  # noqa: S101
-    blind = f"{verb} {amount(evidence, got, got.floor.value)}"
+    blind = f"{verb} {value_text(evidence, got, got.floor.value)}"
     if verdict.rule == 5:
         return (
             verdict.word,
-            f"{by(got)} {verb} {amount(evidence, got, got.value.value, full=True)},"
-            f" at worst {amount(evidence, worst, worst.value.value)}. A blind guess {blind}.",
+            f"{by(got)} {verb} {value_text(evidence, got, got.value.value, full=True)},"
+            f" at worst {value_text(evidence, worst, worst.value.value)}. A blind guess {blind}.",
         )
     if verdict.rule == 6:
         only = "was tried" if all(a.attacker.paper for a in evidence.attacks) else "counts"
         return (
             verdict.word,
             f"only the paper's own attack {only}; it {verb}"
-            f" {amount(evidence, got, got.value.value, full=True)}.",
+            f" {value_text(evidence, got, got.value.value, full=True)}.",
         )
     if verdict.rule == 7:
         tried = plural(len(verdict.counting) or 1, "attack")
         return (
             f"{verdict.word} on this question against the {tried} tried",
-            f"at worst {amount(evidence, worst, worst.value.value, full=True)}"
+            f"at worst {value_text(evidence, worst, worst.value.value, full=True)}"
             f" ({between(evidence, worst, 'to')}); a blind guess {verb}"
-            f" {amount(evidence, worst, worst.floor.value)}. Other attacks may do better.",
+            f" {value_text(evidence, worst, worst.floor.value)}. Other attacks may do better.",
         )
     if verdict.rule == 8:
         return (
             verdict.word,
-            f"{by(got)} {verb} {amount(evidence, got, got.value.value, full=True)}, at worst"
-            f" {amount(evidence, worst, worst.value.value)}. A blind guess {blind}, with"
-            f" nothing defended it is {amount(evidence, got, got.control.value)}.",
+            f"{by(got)} {verb} {value_text(evidence, got, got.value.value, full=True)}, at worst"
+            f" {value_text(evidence, worst, worst.value.value)}. A blind guess {blind}, with"
+            f" nothing defended it is {value_text(evidence, got, got.control.value)}.",
         )
     row = verdict.binding or worst
     if verdict.doubts:
         told = "; ".join(doubted(evidence, d) for d in verdict.doubts)
-        most = amount(evidence, worst, worst.value.value, full=True)
+        most = value_text(evidence, worst, worst.value.value, full=True)
         return (
             verdict.word,
             f"attack too weak to acquit: {told}. At worst it {verb} {most}"
             f" ({between(evidence, worst, 'to')}); a blind guess {verb}"
-            f" {amount(evidence, worst, worst.floor.value)}.",
+            f" {value_text(evidence, worst, worst.floor.value)}.",
         )
     told = f"between {between(evidence, row, 'and')}, n = {row.value.n}"
     return verdict.word, f"{told}. {settle(evidence, row)}"
@@ -154,7 +154,9 @@ def additions(evidence: Evidence, verdict: Verdict) -> list[str]:
     if paper and got and not got.attacker.paper:
         gap = got.leak - paper.leak - 2 * evidence.meaning.matters
     if verdict.rule in (5, 8, 9) and paper and gap > 1e-12:
-        out.append(f"Its paper's own attack {verb} {amount(evidence, paper, paper.value.value)}.")
+        out.append(
+            f"Its paper's own attack {verb} {value_text(evidence, paper, paper.value.value)}."
+        )
     out += exact_units(evidence, verdict)
     if evidence.seeds == 1:
         out.append("One seed only: the interval does not cover how training runs differ.")
@@ -198,7 +200,7 @@ def _oracle(evidence: Evidence, row: Number) -> list[str]:
         return []
     public = "not measured"
     if evidence.public:
-        public = amount(evidence, evidence.public, evidence.public.value.value, full=True)
+        public = value_text(evidence, evidence.public, evidence.public.value.value, full=True)
     return [f"This attack is given {_and(given)}; without it: {public}."]
 
 
@@ -209,9 +211,9 @@ def too_few(evidence: Evidence, row: Number) -> str:
     return (
         f"too few {of_clusters(row)} ({power.clusters} of {power.needed} needed) to"
         f" show that the attack works at all: it {verb}"
-        f" {amount(evidence, row, row.value.value, full=True)}, with nothing defended"
-        f" {amount(evidence, row, row.control.value)}; a blind guess {verb}"
-        f" {amount(evidence, row, row.floor.value)}. This is not a sign of privacy."
+        f" {value_text(evidence, row, row.value.value, full=True)}, with nothing defended"
+        f" {value_text(evidence, row, row.control.value)}; a blind guess {verb}"
+        f" {value_text(evidence, row, row.floor.value)}. This is not a sign of privacy."
         f" {more_units(evidence, row) or _more(power.needed - power.clusters, row)}"
     )
 
@@ -222,7 +224,7 @@ def _more(lacking: int, row: Number) -> str:
     return f"About {plural(seeds, 'more seed')} would bring them."
 
 
-def copied(evidence: Evidence, row: Number, worst: Number) -> str:
+def copied_text(evidence: Evidence, row: Number, worst: Number) -> str:
     """Some units are as good as the original, whatever the mean, and by whatever metric."""
     verb, meaning, power = row.meaning.does, row.meaning, row.power
     assert power  # noqa: S101 (it counts them)
@@ -234,14 +236,14 @@ def copied(evidence: Evidence, row: Number, worst: Number) -> str:
         f" ({meaning.text(meaning.as_good)} or {better})."
     )
     if meaning.name != evidence.meaning.name:
-        seen = amount(evidence, worst, worst.value.value, full=True)
+        seen = value_text(evidence, worst, worst.value.value, full=True)
         return f"{first} At worst an attacker {evidence.meaning.does} {seen}."
     return (
         f"{first} On average an"
-        f" attacker {verb} {amount(evidence, row, row.value.value)}, at worst"
-        f" {amount(evidence, worst, worst.value.value)}. A blind guess {verb}"
-        f" {amount(evidence, row, row.floor.value)}, with nothing defended it is"
-        f" {amount(evidence, row, row.control.value)}."
+        f" attacker {verb} {value_text(evidence, row, row.value.value)}, at worst"
+        f" {value_text(evidence, worst, worst.value.value)}. A blind guess {verb}"
+        f" {value_text(evidence, row, row.floor.value)}, with nothing defended it is"
+        f" {value_text(evidence, row, row.control.value)}."
     )
 
 
@@ -266,8 +268,8 @@ def doubted(evidence: Evidence, doubt: Doubt) -> str:
     if doubt.lack == "control":
         assert row.success is not None  # noqa: S101 (else it lacks that)
         at = row.unturned(row.blind + (row.success - row.blind) / 2)
-        half = amount(evidence, row, at)
-        found = amount(evidence, row, row.control.value, full=True)
+        half = value_text(evidence, row, at)
+        found = value_text(evidence, row, row.control.value, full=True)
         return (
             f"with nothing defended it {verb} {found}, and half way to all there is would be {half}"
             " (another attack or more search is needed, not more units)"

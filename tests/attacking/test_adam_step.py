@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from defenses.fedavg import FedAvg
-from leakbench.attacking.adam_step import AdamStep, moved
+from leakbench.attacking.adam_step import AdamStep, adam_moved
 from leakbench.attacking.replay import Replay
 from leakbench.attacking.transcript import Transcript
 from leakbench.attacking.view import ThreatModel, View
@@ -101,7 +101,7 @@ def test_noise_leaves_signs(spoilt):
 def test_moved_is_the_optimisers_step():
     gradient = {k: g.double() for k, g in gradients(torch.float64).items()}
     update, _ = step(gradient, torch.float64)
-    for k, v in moved(gradient, RATE).items():
+    for k, v in adam_moved(gradient, RATE).items():
         torch.testing.assert_close(v, update[k], rtol=1e-9, atol=1e-15)
 
 

@@ -12,7 +12,7 @@ from leakbench import api, pipeline
 from leakbench.attacking import guessing
 from leakbench.attacking.attack_state import standing
 from leakbench.base.errors import BrokenFile, MethodError
-from leakbench.base.files import digest, read_sealed
+from leakbench.base.files import file_digest, read_sealed
 from leakbench.record import attack_code
 from leakbench.record.folders import load
 from leakbench.results import units
@@ -32,7 +32,7 @@ def forget():
     """As if another process asked which code is installed."""
 
     def clear():
-        attack_code.installed.cache_clear()
+        attack_code.installed_sources.cache_clear()
         attack_code._digest.cache_clear()
 
     clear()
@@ -45,7 +45,7 @@ def p_leak(results):
 
 
 def flags(run):
-    return {flag for m in units.of_run(load(run.path)) for flag in m.flags}
+    return {flag for m in units.measured_of_run(load(run.path)) for flag in m.flags}
 
 
 def test_an_attack_that_was_mended_is_run_again_and_flagged_until_then(run, tmp_path, forget):
@@ -89,7 +89,7 @@ def test_what_was_damaged_is_made_again_by_force(run, tmp_path):
     with pytest.raises(BrokenFile, match=r"units.csv was changed"):
         api.attack(run, NAME)
     api.attack(run, NAME, force=True)
-    assert units.of_run(load(run.path))
+    assert units.measured_of_run(load(run.path))
 
 
 def test_scored_by_other_code_it_is_scored_again_and_not_guessed_again(run, tmp_path, monkeypatch):
@@ -121,10 +121,10 @@ def test_guesses_that_a_killed_process_left_are_scored(run, tmp_path, monkeypatc
     run = copied(run, tmp_path)
     left = guessing.guessed(again(run), NAME, build(NAME))
     assert load(run.path).attacks == ()
-    guess = digest(left / "guess.safetensors")
+    guess = file_digest(left / "guess.safetensors")
     monkeypatch.setattr(guessing, "guessed", lambda *a, **k: pytest.fail("guessed again"))
     folder = api.attack(run, NAME).path
-    assert digest(folder / "guess.safetensors") == guess
+    assert file_digest(folder / "guess.safetensors") == guess
     assert not left.exists()
 
 
@@ -145,11 +145,11 @@ def test_guesses_that_were_left_are_not_taken_for_isolated_or_for_ours(run, tmp_
 
 def test_a_report_sees_the_old_numbers_until_the_new_ones_are_scored(run, tmp_path, monkeypatch):
     run, seen = copied(run, tmp_path), []
-    before = [m.value for m in (api.attack(run, NAME), units.of_run(load(run.path)))[1]]
+    before = [m.value for m in (api.attack(run, NAME), units.measured_of_run(load(run.path)))[1]]
     real = score.score
 
     def scored(*args, **kept):
-        seen.append([m.value for m in units.of_run(load(run.path))])
+        seen.append([m.value for m in units.measured_of_run(load(run.path))])
         return real(*args, **kept)
 
     monkeypatch.setattr(pipeline.scoring, "score", scored)
@@ -181,10 +181,10 @@ def test_made_from_a_run_that_was_trained_again_since_it_is_run_again(run, tmp_p
     edited(run.path / "run.json", lambda m: m["files"].update({"diagnostics.csv": "0" * 64}))
     told = rf"was made from {run.id} \(content \w{{8}}\), and this run is {run.id} \(content"
     with pytest.raises(BrokenFile, match=told):
-        units.of_run(load(run.path))
+        units.measured_of_run(load(run.path))
     assert "other messages" in standing(again(run), NAME, build(NAME)).why
     assert api.attack(run, NAME).rows == first
-    assert units.of_run(load(run.path))
+    assert units.measured_of_run(load(run.path))
 
 
 def test_an_attack_of_another_run_is_refused_by_name(run, tmp_path):
@@ -200,13 +200,13 @@ def test_an_attack_of_another_run_is_refused_by_name(run, tmp_path):
     here = run.path / "attacks" / folder.name
     edited(here / "attack.json", lambda m: m.update(of=load(run.path).named))
     told = rf"guess.safetensors was made from other messages than {run.id} holds"
-    for read in (lambda: units.of_run(load(run.path)), lambda: api.score(run, NAME)):
+    for read in (lambda: units.measured_of_run(load(run.path)), lambda: api.score(run, NAME)):
         with pytest.raises(BrokenFile, match=told):
             read()
     api.attack(run, NAME, force=True)
     for name in ("results.csv", "units.csv"):
         shutil.copy(folder / name, here / name)
-    listed = {n: digest(here / n) for n in ("guess.safetensors", "results.csv", "units.csv")}
+    listed = {n: file_digest(here / n) for n in ("guess.safetensors", "results.csv", "units.csv")}
     edited(here / "attack.json", lambda m: m.update(files=listed))
     with pytest.raises(BrokenFile, match=rf"run is '{other.id}', of this run and attack"):
-        units.of_run(load(run.path))
+        units.measured_of_run(load(run.path))

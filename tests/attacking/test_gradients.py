@@ -11,7 +11,7 @@ from leakbench import api
 from leakbench.attacking.replay import Replay
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base.errors import UsageError
-from leakbench.federation.batches import plan
+from leakbench.federation.batches import batch_plan
 from leakbench.federation.parties import Batch
 from leakbench.record.folders import load
 from leakbench.record.recording import Recording
@@ -28,7 +28,9 @@ def by_hand(rounds):
     c = {k: torch.zeros_like(v) for k, v in x.items()}
     mine = [{k: torch.zeros_like(v) for k, v in x.items()} for _ in clients]
     for t in range(1, rounds + 1):
-        todo = plan(fed.data, clients, seed=1, round=t, phase=2, batch=BATCH, steps=STEPS, epochs=0)
+        todo = batch_plan(
+            fed.data, clients, seed=1, round=t, phase=2, batch=BATCH, steps=STEPS, epochs=0
+        )
         moves, changes = [], []
         for i in clients:
             y = {k: v.clone() for k, v in x.items()}

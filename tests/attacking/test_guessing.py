@@ -52,7 +52,7 @@ def settings():
     return [
         (name, {**CHEAP.get(name, {}), **v})
         for name in registry.names("attacks")
-        for v in registry.load("attacks", name).variants
+        for v in registry.load_plugin("attacks", name).variants
     ]
 
 
@@ -244,7 +244,7 @@ def test_the_control_is_undefended_and_the_floor_reads_no_message(runs, tmp_path
 @pytest.mark.parametrize("name", registry.names("attacks"))
 def test_an_attack_that_reads_less_than_it_declares_still_reads_only_that(name):
     """Every setting declares kinds and knowledge that exist, and an observer."""
-    for variant in registry.load("attacks", name).variants:
+    for variant in registry.load_plugin("attacks", name).variants:
         threat = build(name, **variant).threat
         assert threat.rung in ("paper", "transcript", "method", "public")
         assert threat.kinds

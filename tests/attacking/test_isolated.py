@@ -78,7 +78,7 @@ def test_a_handout_gives_the_guesses_that_the_run_gives(runs, tmp_path, name, pa
     assert obstacle(attack, recording) == ""
     threat = attack.floor_threat if role == "floor" else attack.threat
     view = View(threat, recording, 2, control=role == "control")
-    isolated.write(view, recording.spec, tmp_path)
+    isolated.write_handout(view, recording.spec, tmp_path)
     handed = isolated.handed(tmp_path)
     here, there = (attack(v, blind=role == "floor") for v in (view, handed))
     assert here
@@ -91,7 +91,7 @@ def test_a_handout_grants_what_the_view_grants(runs, tmp_path, observer, rounds)
     kinds = ("prototype", "update", "model")
     threat = ThreatModel(observer=observer, kinds=kinds, rounds=rounds, knows=KNOWS)
     view = View(threat, again(runs["fedgn"]), 2)
-    isolated.write(view, again(runs["fedgn"]).spec, tmp_path)
+    isolated.write_handout(view, again(runs["fedgn"]).spec, tmp_path)
     handed = isolated.handed(tmp_path)
     for kind in kinds:
         for probe in (False, True):
@@ -111,7 +111,7 @@ def test_updates_that_were_read_off_other_messages_are_not_read_again(runs, tmp_
     threat = ThreatModel(kinds=("update", "variate"), rounds="audited", knows=knows)
     for control in (False, True):
         view = View(threat, again(runs[of]), 3, control=control)
-        isolated.write(view, again(runs[of]).spec, tmp_path / str(control))
+        isolated.write_handout(view, again(runs[of]).spec, tmp_path / str(control))
         handed = isolated.handed(tmp_path / str(control))
         for probe in (False, True):
             here, there = (v.messages("update", probe=probe) for v in (view, handed))
@@ -127,7 +127,7 @@ def test_a_handout_holds_nothing_else_and_does_not_say_which_it_is(runs, tmp_pat
     threat = ThreatModel(kinds=("prototype",), rounds="last", knows=("facts",))
     for control in (False, True):
         place = tmp_path / str(control)
-        isolated.write(View(threat, recording, 2, control=control), recording.spec, place)
+        isolated.write_handout(View(threat, recording, 2, control=control), recording.spec, place)
         names = {p.relative_to(place).as_posix() for p in place.rglob("*") if p.is_file()}
         file = "messages.safetensors"
         assert names == {"about.json", "traffic.safetensors", file}

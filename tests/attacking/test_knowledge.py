@@ -128,7 +128,7 @@ def test_what_is_handed_out_is_a_copy_and_a_write_is_refused(run):
 @pytest.mark.parametrize("granted", [(), *((name,) for name in NEW), tuple(NEW)], ids=str)
 def test_a_handout_holds_it_where_it_is_granted_and_only_there(run, tmp_path, granted):
     seen = view(run, *granted, at=5, rounds="audited")
-    isolated.write(seen, again(run).spec, tmp_path)
+    isolated.write_handout(seen, again(run).spec, tmp_path)
     there = {p.stem for p in (tmp_path / "known").glob("*")}
     assert there == {*granted}
     handed = isolated.handed(tmp_path)

@@ -14,7 +14,7 @@ from helpers.small_runs import copied, results, trained, units
 from leakbench import api
 from leakbench.attacking import guessing
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import digest, read_sealed, read_tree, write_tree
+from leakbench.base.files import file_digest, read_sealed, read_tree, write_tree
 from leakbench.cli import run as cli
 from leakbench.record import exporting
 
@@ -49,7 +49,7 @@ def rewritten(folder, table=None, tensors=None):
     if tensors:
         tensors(tree)
     write_tree(folder / NAME, tree, meta)
-    edited(folder / "attack.json", lambda m: m["files"].update({NAME: digest(folder / NAME)}))
+    edited(folder / "attack.json", lambda m: m["files"].update({NAME: file_digest(folder / NAME)}))
 
 
 def test_what_is_submitted_is_scored_as_if_it_had_been_made_here(sent, made, tmp_path):

@@ -389,7 +389,7 @@ class TestWhereItFits:
     def test_it_is_planned_and_shown(self, runs, attacked):
         assert "adversarial_examples" in {c.name for c in choices.planned(again(runs["one"]))}
         kept = Media()
-        every = list(pictures.of_run(load(runs["one"].path), kept))
+        every = list(pictures.run_pictures(load(runs["one"].path), kept))
         shown = [p for p in every if p.attack == "adversarial_examples"]
         truth = Truth(load(runs["one"].path))
         assert {p.role for p in shown} == {"original", "floor", "control", "attack"}

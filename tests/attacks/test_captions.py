@@ -70,7 +70,7 @@ def captions_of(run, client):
 
 def test_the_gallery_is_every_image_once(runs):
     recording = again(runs["fedaa"])
-    data = registry.load("tasks", "flickr8k").build(TASK, "task").load()
+    data = registry.load_plugin("tasks", "flickr8k").build(TASK, "task").load()
     gallery = recording.known("gallery")
     all_ = {x.numpy().tobytes() for x in data.train.stored}
     seen = [x.numpy().tobytes() for x in gallery.stored]
@@ -86,7 +86,7 @@ def test_the_gallery_is_every_image_once(runs):
 def test_look_alikes_are_of_the_topic_first_and_the_image_is_the_first(runs):
     run = runs["fedaa"]
     truth, gallery = Truth(run), again(run).known("gallery")
-    data = registry.load("tasks", "flickr8k").build(TASK, "task").load()
+    data = registry.load_plugin("tasks", "flickr8k").build(TASK, "task").load()
     pairs = zip(data.train.stored, data.train.y, strict=True)
     topic = {x.numpy().tobytes(): int(y) for x, y in pairs}
     for client in range(4):
@@ -105,7 +105,7 @@ def test_words_are_those_of_the_clients_captions(runs, source):
     run = runs["fedaa"]
     folder = attacked(run, "caption_words", source=source, common=0.3)
     assert results(folder, "word_precision")["value"] == 1
-    aux = registry.load("tasks", "flickr8k").build(TASK, "task").load().aux.targets
+    aux = registry.load_plugin("tasks", "flickr8k").build(TASK, "task").load().aux.targets
     recalled = units(folder, "word_recall", round=2)
     assert len(recalled) == 4
     for unit, value in recalled.items():

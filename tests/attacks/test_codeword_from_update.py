@@ -289,7 +289,7 @@ class TestRuns:
 
 def test_bits_of_what_is_no_codeword_are_not_counted(tmp_path):
     run = trained(tmp_path, rounds=1, method="fedgn")
-    guess = registry.load("attacks", "prototype_leakage").build({}, "it")(
+    guess = registry.load_plugin("attacks", "prototype_leakage").build({}, "it")(
         guessing.View(build("prototype_leakage").threat, again(run), 1)
     )[0]
     with pytest.raises(NotMeasured, match="not all -1 or 1"):
@@ -298,6 +298,6 @@ def test_bits_of_what_is_no_codeword_are_not_counted(tmp_path):
 
 def test_feduv_is_a_defense_by_its_own_claim():
     """And so counted among those that leak, not left out as a reference."""
-    method = registry.load("defenses", "feduv").build({}, "it")
+    method = registry.load_plugin("defenses", "feduv").build({}, "it")
     assert method.hides()
     assert method.undefended() == method

@@ -388,7 +388,7 @@ class TestAttack:
     def test_pictures_show_a_shared_image_beside_what_was_made_of_it(self, runs, attacked):
         truth = Truth(runs["flea"])
         kept = Media()
-        every = list(pictures.of_run(load(runs["flea"].path), kept))
+        every = list(pictures.run_pictures(load(runs["flea"].path), kept))
         shown = [p for p in every if p.attack == "decoder" and p.params["network"] == "relu"]
         assert {p.role for p in shown} == {"original", "floor", "control", "attack"}
         assert len({p.unit for p in shown}) == pictures.UNITS
@@ -462,7 +462,7 @@ class TestSignals:
             }
             assert {"psnr", "ssim", "lpips"} == set(missing)
             assert all("standardised signals" in reason for reason in missing.values())
-            assert list(pictures.of_run(load(run.path), Media())) == []
+            assert list(pictures.run_pictures(load(run.path), Media())) == []
 
 
 class TestObstacles:

@@ -14,7 +14,7 @@ from leakbench.attacking import choices, guessing
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
 from leakbench.judging.judging import find_questions
-from leakbench.judging.verdict import judge
+from leakbench.judging.verdict import judge_evidence
 from leakbench.record.folders import Run
 from leakbench.record.recording import Recording
 from leakbench.reproduce.expected_exposure import expected
@@ -221,7 +221,7 @@ def test_over_seeds_it_stays_exact_and_is_judged_by_what_it_is(runs):
     mine = [q for q in asked if q.metric == "exposure"]
     # As if it had learnt something: in nine rounds of one step it has not.
     alive = {q.stage: q.judged[0].evidence.model_copy(update={"dead_seeds": 0}) for q in mine}
-    words = {stage: judge(alive[stage]).word for stage in ("untrained", "final")}
+    words = {stage: judge_evidence(alive[stage]).word for stage in ("untrained", "final")}
     assert 0.1 < final["value"] < 0.5
     assert words == {"untrained": "held", "final": "leaks in part"}
 

@@ -49,7 +49,7 @@ def adam(net, rows, clipped=()):
     said = Transcript(net, F.cross_entropy, shape=SHAPE, batch=1, lr=RATE, optimizer="adam")
     start = {k: p.detach() for k, p in net.named_parameters()}
     for i, row in enumerate(rows):
-        moved = adam_step.moved(slopes(net, slice(row, row + 1)), RATE)
+        moved = adam_step.adam_moved(slopes(net, slice(row, row + 1)), RATE)
         share = 0.3 if i in clipped else 1.0
         update = {k: share * ((p + moved[k]) - p) for k, p in start.items()}
         said.add("update", update, sender=f"client/{i}", labels=LABELS[row : row + 1])

@@ -124,7 +124,7 @@ def test_the_trainings_outside_the_rounds_are_those_that_are_made_there():
 
 def test_killed_before_what_follows_the_last_round_it_ends_in_the_same_bytes(tmp_path, monkeypatch):
     spec = make_spec("late", params={"forgets": True}, task_params=TASK, rounds=ROUNDS)
-    whole = training.train(spec, tmp_path / "whole").path
+    whole = training.train_run(spec, tmp_path / "whole").path
 
     def unplugged(self):
         raise KeyboardInterrupt
@@ -134,8 +134,8 @@ def test_killed_before_what_follows_the_last_round_it_ends_in_the_same_bytes(tmp
         m.setattr(training, "CHECKPOINT_SHARE", 0)
         m.setattr(Federation, "end", unplugged)
         with pytest.raises(KeyboardInterrupt):
-            training.train(spec, tmp_path / "cut")
-    cut = training.train(spec, tmp_path / "cut").path
+            training.train_run(spec, tmp_path / "cut")
+    cut = training.train_run(spec, tmp_path / "cut").path
     for path in sorted(p for p in whole.rglob("*") if p.is_file()):
         assert path.read_bytes() == (cut / path.relative_to(whole)).read_bytes(), path
     assert torch.equal(*(read_tree(p / "utility.safetensors")[0]["000011"] for p in (whole, cut)))

@@ -188,7 +188,7 @@ def test_predicted_time_follows_the_work(run):
 
 def test_the_report_shows_pictures_beside_the_mean_of_what_clients_hold(run, attacked):
     images = Media()
-    found = [p for p in reported.of_run(load(run.path), images) if p.of == "client"]
+    found = [p for p in reported.run_pictures(load(run.path), images) if p.of == "client"]
     assert {p.role for p in found} == {"original", "floor", "control", "attack"}
     assert {p.params["way"] for p in found} == set(WAYS)
     drawn = [p for p in found if p.role == "attack" and p.params["way"] == "decoder"]

@@ -18,7 +18,7 @@ import torch
 from leakbench.base import interrupts
 from leakbench.base.errors import BrokenFile, MethodError, UsageError
 from leakbench.base.files import read_tree, write_bytes, write_json, write_tree
-from leakbench.base.jobs import Job, Outcome, do, run
+from leakbench.base.jobs import Job, Outcome, do, run_jobs
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_jobs_after_it_are_not_begun(listening):
     begun = []
     later = Job("later", lambda *, progress: begun.append(1), ())
     with pytest.raises(KeyboardInterrupt):
-        run([swallowed(BrokenFile), later])
+        run_jobs([swallowed(BrokenFile), later])
     assert begun == []
 
 
@@ -107,7 +107,7 @@ def test_what_is_half_written_is_taken_away(tmp_path, monkeypatch):
 )
 def test_the_exit_code_is_the_shells(listening, which, code):
     hear(which)
-    assert (interrupts.heard(), interrupts.exit_code()) == (which, code)
+    assert (interrupts.heard(), interrupts.signal_exit_code()) == (which, code)
 
 
 def test_one_that_is_ignored_stays_ignored(listening):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from helpers.jobs import double, fault, jobs, many, pid, wrong
 
-from leakbench.base.jobs import Job, Outcome, run
-from leakbench.cli.commands import exit_code
+from leakbench.base.jobs import Job, Outcome, run_jobs
+from leakbench.cli.commands import jobs_exit_code
 from leakbench.cli.console import Console
 
 pytestmark = pytest.mark.slow  # a worker imports torch
@@ -32,7 +32,7 @@ def all_of(workers):
     told = []
     torch.use_deterministic_algorithms(True)
     try:
-        return run(ALL, workers=workers, tell=lambda *news: told.append(news)), told
+        return run_jobs(ALL, workers=workers, tell=lambda *news: told.append(news)), told
     finally:
         torch.use_deterministic_algorithms(False)
 
@@ -63,10 +63,10 @@ def test_what_would_end_after_the_budget_is_not_begun(workers):
     """Also the last of all, when nothing else is left to wait for."""
     long, short = (Job(f"{s}", double, (1,), seconds=s) for s in (600.0, 1.0))
     for order in ((short, long), (long, short), (long, long)):
-        outcomes = run(order, workers=workers, budget=300.0)
+        outcomes = run_jobs(order, workers=workers, budget=300.0)
         assert [o.left_out for o in outcomes] == [j is long for j in order]
         assert [o.value for o in outcomes] == [None if j is long else 2 for j in order]
-    assert not any(o.left_out for o in run((long, short), workers=workers))
+    assert not any(o.left_out for o in run_jobs((long, short), workers=workers))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -96,16 +96,16 @@ def test_workers_leave_ctrl_c_to_us_have_our_threads_and_are_as_deterministic_as
 
 def test_a_fault_of_ours_is_not_taken_for_a_failed_job():
     with pytest.raises(KeyError, match="a fault of ours"):
-        run(jobs(fault, 1))
+        run_jobs(jobs(fault, 1))
 
 
 def test_a_single_job_needs_no_process():
-    ((mine, *_),) = [o.value for o in run(jobs(pid, 1), workers=4)]
+    ((mine, *_),) = [o.value for o in run_jobs(jobs(pid, 1), workers=4)]
     assert mine == os.getpid()
 
 
 def test_no_jobs_are_no_outcomes():
-    assert run([], workers=2) == []
+    assert run_jobs([], workers=2) == []
 
 
 def elsewhere(code):
@@ -141,7 +141,7 @@ def test_a_worker_that_is_killed_fails_its_job_alone():
     assert "its process ended with exit status 3 before" in outcomes[1].error
     assert "its process ended with exit status 0 before" in outcomes[2].error
     assert not any(o.wrong or o.damaged for o in outcomes)
-    assert exit_code(outcomes, Console(quiet=True)) == 4
+    assert jobs_exit_code(outcomes, Console(quiet=True)) == 4
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -162,7 +162,7 @@ def test_workers_end_with_the_process_that_began_them(how):
 
 def test_a_fault_of_ours_is_not_taken_for_a_failed_job_in_a_worker_either():
     with pytest.raises(RuntimeError, match=r"job 1: Traceback[\s\S]*KeyError: 'a fault of ours'"):
-        run([*jobs(fault, 1), *jobs(double, 1)], workers=2)
+        run_jobs([*jobs(fault, 1), *jobs(double, 1)], workers=2)
 
 
 def test_no_file_of_the_working_folder_is_taken_for_a_module_of_pythons(tmp_path):

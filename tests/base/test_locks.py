@@ -49,7 +49,7 @@ def test_who_holds_it_is_said_and_a_killed_process_holds_nothing(tmp_path):
         with pytest.raises(UsageError, match=told), locks.attacking(tmp_path, "a-1"):
             pytest.fail("two at once")
         told = rf"is being attacked \(a-1\) by process {process.pid}"
-        with pytest.raises(UsageError, match=told), locks.training(tmp_path):
+        with pytest.raises(UsageError, match=told), locks.training_lock(tmp_path):
             pytest.fail("trained while it is attacked")
         with locks.attacking(tmp_path, "b-1"):
             pass  # another attack goes beside
@@ -59,14 +59,14 @@ def test_who_holds_it_is_said_and_a_killed_process_holds_nothing(tmp_path):
         process.stdout.close()
     with locks.attacking(tmp_path, "a-1"), locks.attacking(tmp_path, "b-1"):
         pass
-    with locks.training(tmp_path):
+    with locks.training_lock(tmp_path):
         pass
 
 
 def test_a_run_that_is_trained_is_not_attacked_and_not_trained_twice(tmp_path):
-    process = elsewhere(tmp_path, "training", "")
+    process = elsewhere(tmp_path, "training_lock", "")
     try:
-        for writer in (locks.training(tmp_path), locks.attacking(tmp_path, "a-1")):
+        for writer in (locks.training_lock(tmp_path), locks.attacking(tmp_path, "a-1")):
             with (
                 pytest.raises(UsageError, match=rf"being trained by process {process.pid}"),
                 writer,
@@ -129,7 +129,7 @@ def test_a_link_in_place_of_a_lock_leads_nowhere(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (run / ".lock").symlink_to(mine)
-    with pytest.raises(UsageError, match="could spoil each other"), locks.training(run):
+    with pytest.raises(UsageError, match="could spoil each other"), locks.training_lock(run):
         pytest.fail("locked through a link")
     assert mine.read_text() == "dear diary\n"
 

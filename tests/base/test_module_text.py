@@ -59,7 +59,7 @@ def never_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(kind: str, name: str) -> None:
         raise AssertionError(f"{kind} {name} was imported")
 
-    monkeypatch.setattr(registry, "load", load)
+    monkeypatch.setattr(registry, "load_plugin", load)
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)
@@ -67,12 +67,12 @@ def test_docstrings_are_those_of_the_modules(kind: str) -> None:
     read = registry.docs(kind)
     assert list(read) == list(registry.names(kind))
     for name, doc in read.items():
-        assert doc == inspect.getdoc(inspect.getmodule(registry.load(kind, name)))
+        assert doc == inspect.getdoc(inspect.getmodule(registry.load_plugin(kind, name)))
 
 
 def test_metrics_are_those_of_the_attacks() -> None:
     for name in registry.names("attacks"):
-        loaded = registry.load("attacks", name).metrics
+        loaded = registry.load_plugin("attacks", name).metrics
         assert registry.attribute("attacks", name, "metrics") == loaded
 
 
@@ -135,9 +135,9 @@ def test_what_a_base_states_is_its_own_too(tmp_path: Path) -> None:
     above = source(body="    metrics = (MSE, P_LEAK)").replace("class Mine", "class Above")
     mine = source("from attacks._above import Above", "Above", "    order = 3")
     with plugged("attacks", tmp_path, _above=above, mine=mine):
-        assert module_text.attribute("attacks.mine", "Mine", "metrics") == (MSE, P_LEAK)
+        assert module_text.attribute_in_text("attacks.mine", "Mine", "metrics") == (MSE, P_LEAK)
         with pytest.raises(module_text.Unsaid):
-            module_text.attribute("attacks.mine", "Mine", "seed")
+            module_text.attribute_in_text("attacks.mine", "Mine", "seed")
         assert registry.attribute("attacks", "mine", "order") == 3
 
 

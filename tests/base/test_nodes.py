@@ -22,7 +22,7 @@ def test_what_killed_commands_left_goes_and_what_is_in_use_stays(tmp_path):
     dead, alive = (f"{nodes._marks()}{pid}-x" for pid in (DEAD, os.getpid()))
     for name in (dead, alive):
         (tmp_path / name).touch()
-    with nodes.marked([tmp_path, tmp_path]) as marks:
+    with nodes.marked_nodes([tmp_path, tmp_path]) as marks:
         assert inside(tmp_path) == sorted([alive, *marks.values()])
         assert list(marks) == [str(tmp_path)]
         assert Wanted("a", {}, marks).unseen() == ""
@@ -30,7 +30,7 @@ def test_what_killed_commands_left_goes_and_what_is_in_use_stays(tmp_path):
     (tmp_path / "file").touch()
     with (
         pytest.raises(UsageError, match="cannot write"),
-        nodes.marked([tmp_path, tmp_path / "file"]),
+        nodes.marked_nodes([tmp_path, tmp_path / "file"]),
     ):
         pass
     assert inside(tmp_path) == [alive, "file"]
@@ -40,7 +40,7 @@ def test_a_folder_without_our_mark_is_another_one(tmp_path):
     for there in (str(tmp_path), str(tmp_path / "not there")):
         why = Wanted("a", {}, {there: "mark"}).unseen()
         assert f"does not see what a has at {there}: choose a folder on a disk" in why
-        assert Wanted("a", nodes.code(), {there: "mark"}).refused() == why
+        assert Wanted("a", nodes.node_code(), {there: "mark"}).refused() == why
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_a_node_that_has_something_else_is_named(theirs, said):
 
 
 def test_this_machine_is_fit_for_its_own_jobs_and_another_leakbench_is_not(tmp_path):
-    with nodes.marked([tmp_path]) as marks:
-        assert Wanted("a", nodes.code(), marks).refused() == ""
-        other = {**nodes.code(), "sources of leakbench": "another"}
+    with nodes.marked_nodes([tmp_path]) as marks:
+        assert Wanted("a", nodes.node_code(), marks).refused() == ""
+        other = {**nodes.node_code(), "sources of leakbench": "another"}
         assert "has sources of leakbench: " in Wanted("a", other, marks).refused()
 
 

@@ -28,7 +28,7 @@ OPENS = {
 @pytest.fixture
 def own(monkeypatch):
     """A module of somebody's own, as a function that runs a line of it."""
-    opened.listen("another")  # the first that is there hangs up the hook
+    opened.listen_to("another")  # the first that is there hangs up the hook
     monkeypatch.setitem(opened.by, MODULE, {})
     head = "import io, os, pathlib\nfrom concurrent.futures import ThreadPoolExecutor as threads\n"
 
@@ -103,7 +103,7 @@ def test_a_file_that_changed_since_it_was_opened_has_no_digest(tmp_path, monkeyp
     module.write_text("def read(path):\n    open(path).close()\n")
     path.write_text("1")
     monkeypatch.syspath_prepend(tmp_path)
-    opened.listen(MODULE)
+    opened.listen_to(MODULE)
     loaded = importlib.import_module(MODULE)
     loaded.read(path)
     (first,) = sources.opened_by([MODULE]).values()

@@ -157,7 +157,7 @@ def test_the_environment_and_the_users_configuration_name_some_too(shy, tmp_path
     assert {"shy", "quiet", "fedavg"} <= set(registry.names("defenses"))
     assert registry.plugged("defenses") == ["quiet", "shy"]
     assert registry.plugged("attacks") == []
-    assert registry.load("defenses", "quiet").__name__ == "Quiet"
+    assert registry.load_plugin("defenses", "quiet").__name__ == "Quiet"
     (plugins.folder() / "attacks").mkdir()
     shutil.move(place / "quiet.py", place / "silent.py")
     assert "quiet" not in registry.names("defenses")
@@ -200,7 +200,7 @@ def test_one_that_is_broken_is_named_and_left_out(tmp_path, capsys, monkeypatch,
     assert str(path) in line
     assert why in line
     with pytest.raises(UnknownName, match="unknown defense 'torn'"):
-        registry.load("defenses", "torn")
+        registry.load_plugin("defenses", "torn")
 
 
 NO_METHOD = (
@@ -313,9 +313,9 @@ def test_what_it_rests_on_counts_as_its_source(shy, monkeypatch):
     reached = sources._reached((f"{plugins.ONE}shy",))
     assert reached[f"{plugins.ONE}knob"] == beside
     assert {"defenses", "defenses.fedavg"} <= set(reached)
-    first = sources.digest([f"{plugins.ONE}shy"])
+    first = sources.sources_digest([f"{plugins.ONE}shy"])
     beside.write_text("K = 2\n")
-    assert sources.digest([f"{plugins.ONE}shy"]) != first
+    assert sources.sources_digest([f"{plugins.ONE}shy"]) != first
     assert "defenses.fedhide" not in sources._reached(("defenses.fedavg",))  # ours as before
 
 

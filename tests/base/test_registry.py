@@ -258,7 +258,7 @@ def test_what_cannot_be_imported_is_named_ours_refused_others_left_out(
 ):
     (dropped / "torn.py").write_text(text)
     with pytest.raises(UsageError, match=r"'defenses\.torn' cannot be imported"):
-        registry.load("defenses", "torn")
+        registry.load_plugin("defenses", "torn")
     (dropped / "torn.py").unlink()
     installed("others_torn", {"__init__.py": text}, {"defenses": "others_torn"})
     assert "fedavg" in registry.every("defenses")
@@ -271,7 +271,7 @@ def test_what_cannot_be_imported_is_named_ours_refused_others_left_out(
 def test_a_file_defines_exactly_one_public_class(dropped, text):
     (dropped / "odd.py").write_text(text)
     with pytest.raises(UsageError, match=r"odd\.py must define exactly one public class"):
-        registry.load("defenses", "odd")
+        registry.load_plugin("defenses", "odd")
 
 
 def shadowed(folder, kind, words):
@@ -317,7 +317,7 @@ def test_it_disturbs_only_those_who_need_it(tmp_path):
 )
 def test_a_misspelt_name_is_told_what_was_meant(kind, wrong, meant):
     with pytest.raises(UnknownName, match=rf"unknown \w+ '{wrong}'\. Did you mean '{meant}'"):
-        registry.load(kind, wrong)
+        registry.load_plugin(kind, wrong)
 
 
 @pytest.mark.parametrize("kind", sorted(registry.KINDS))
@@ -325,7 +325,9 @@ def test_hyphens_and_underscores_are_alike_in_every_name(kind):
     for name in registry.names(kind):
         for written in (name.replace("_", "-"), name.replace("-", "_")):
             assert registry.meant(kind, written) == name
-    assert registry.load("tasks", "digit_pairs") is registry.load("tasks", "digit-pairs")
+    assert registry.load_plugin("tasks", "digit_pairs") is registry.load_plugin(
+        "tasks", "digit-pairs"
+    )
 
 
 def test_a_name_written_otherwise_is_the_same_run():
@@ -342,7 +344,7 @@ def test_a_name_written_otherwise_is_the_same_run():
 
 def test_a_name_like_no_other_is_told_what_there_is():
     with pytest.raises(UnknownName, match=r"Known: .*fedavg"):
-        registry.load("defenses", "qqq")
+        registry.load_plugin("defenses", "qqq")
 
 
 @pytest.mark.parametrize(
@@ -389,11 +391,11 @@ def test_misspelt_fields_and_wrong_values_are_one_sentence(more, words):
 
 def test_methods_are_frozen_and_say_what_they_are():
     # 0 is a float, too.
-    hide = registry.load("defenses", "fedhide").build({"alpha": 0, "k": 3}, "x")
+    hide = registry.load_plugin("defenses", "fedhide").build({"alpha": 0, "k": 3}, "x")
     assert hide.alpha == 0.0
     with pytest.raises(ValueError, match="frozen"):
         hide.alpha = 0.5
-    assert hide == registry.load("defenses", "fedhide").build(hide.parameters(), "again")
+    assert hide == registry.load_plugin("defenses", "fedhide").build(hide.parameters(), "again")
 
 
 def test_whose_value_wins():
@@ -401,13 +403,13 @@ def test_whose_value_wins():
     assert make_spec("fedhide").defense.params["k"] == 3  # digits' table; the method's own is 10
     assert make_spec("fedhide", params={"k": 7}).defense.params["k"] == 7
     assert make_spec("fedhide", task="digit-pairs").defense.params["k"] == 5
-    assert registry.load("defenses", "fedhide")().k == 10
+    assert registry.load_plugin("defenses", "fedhide")().k == 10
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_everything_that_is_listed_can_be_loaded(kind):
     for name in registry.names(kind):
-        assert registry.load(kind, name).__doc__.strip()
+        assert registry.load_plugin(kind, name).__doc__.strip()
 
 
 def test_the_run_says_how_to_make_it_again(tmp_path, capsys):

@@ -8,13 +8,13 @@ from pydantic import Field
 
 from leakbench.base import files
 from leakbench.base.errors import BrokenFile
-from leakbench.base.shapes import Name, Shape, checked
+from leakbench.base.shapes import Name, Shape, check_shape
 from leakbench.record.policy import Policy
 
 
 @pytest.mark.parametrize(
     "read",
-    [files.read_json, files.read_sealed, files.read_tree, files.read_meta, files.digest],
+    [files.read_json, files.read_sealed, files.read_tree, files.read_meta, files.file_digest],
     ids=["json", "sealed", "tree", "meta", "digest"],
 )
 def test_a_pipe_a_device_and_a_folder_are_not_opened(tmp_path, read):
@@ -81,9 +81,9 @@ class _Told(Shape):
     ],
 )
 def test_a_sentence_names_the_key_what_was_expected_and_what_came(tmp_path, value, said):
-    checked(_Told, {"name": "a", "more": 1}, tmp_path / "x.json")
+    check_shape(_Told, {"name": "a", "more": 1}, tmp_path / "x.json")
     with pytest.raises(BrokenFile, match=said) as raised:
-        checked(_Told, value, tmp_path / "x.json")
+        check_shape(_Told, value, tmp_path / "x.json")
     assert "\n" not in str(raised.value)
 
 

@@ -30,32 +30,32 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", ["attack.py", "_steps.py", "_deep.py", "__init__.py"])
 def test_a_change_of_what_is_imported_is_noticed(package: Path, name: str) -> None:
-    before = sources.digest(["somebodys.attack"])
+    before = sources.sources_digest(["somebodys.attack"])
     file = package / name
     file.write_text(file.read_text() + "# a word more\n")
-    assert sources.digest(["somebodys.attack"]) != before
+    assert sources.sources_digest(["somebodys.attack"]) != before
 
 
 def test_a_change_of_another_file_is_not(package: Path) -> None:
-    before = sources.digest(["somebodys.attack"])
+    before = sources.sources_digest(["somebodys.attack"])
     (package / "other.py").write_text("RATE = 3\n")
     (package / "new.py").write_text("")
-    assert sources.digest(["somebodys.attack"]) == before
+    assert sources.sources_digest(["somebodys.attack"]) == before
 
 
 def test_line_ends_are_of_the_checkout(package: Path) -> None:
-    before = sources.digest(["somebodys.attack"])
+    before = sources.sources_digest(["somebodys.attack"])
     file = package / "_steps.py"
     file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
-    assert sources.digest(["somebodys.attack"]) == before
+    assert sources.sources_digest(["somebodys.attack"]) == before
 
 
 def test_a_package_stands_for_every_module_in_it(package: Path) -> None:
-    before = sources.digest(["somebodys"])
+    before = sources.sources_digest(["somebodys"])
     (package / "other.py").write_text("RATE = 3\n")
-    assert sources.digest(["somebodys"]) != before
+    assert sources.sources_digest(["somebodys"]) != before
 
 
 def test_a_module_without_source_is_one_sentence() -> None:
     with pytest.raises(UsageError, match="'no_such_module' has no source file"):
-        sources.digest(["no_such_module"])
+        sources.sources_digest(["no_such_module"])

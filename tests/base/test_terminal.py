@@ -14,7 +14,7 @@ import leakbench
 from leakbench.base import terminal
 from leakbench.base.errors import UsageError
 from leakbench.base.printable_text import on_one_line
-from leakbench.cli.console import Console, emit, emit_json, table
+from leakbench.cli.console import Console, emit, emit_json, show_table
 
 EVIL = "a[/foo]b [link=http://x]c[/link]\x1b]0;owned\x07\x1b[2J\nleakbench: all is well\u202e"
 ROOT = Path(leakbench.__path__[0])
@@ -62,7 +62,7 @@ def test_what_is_said_is_one_line_without_controls(capsys):
     with Console().progress(1) as tell:
         tell(EVIL, 0, 1, EVIL)
     emit(EVIL)
-    table([{"x": EVIL}], {"x": EVIL})
+    show_table([{"x": EVIL}], {"x": EVIL})
     emit_json({EVIL: EVIL, "\x7f": "\x9b"})
     out, err = capsys.readouterr()
     assert len(err.splitlines()) == 5

@@ -90,7 +90,7 @@ class TestAttack:
         where = copied(folders.find([made])[0], tmp_path).path
         took = {"prototype_leakage": 50.0, "prototype_averaging": 5.0, "prototype_centring": 200.0}
         for name, seconds in took.items():
-            attack = registry.load("attacks", name)
+            attack = registry.load_plugin("attacks", name)
             monkeypatch.setattr(attack, "seconds", lambda self, view, seconds=seconds: seconds)
         ran = []
         monkeypatch.setattr(
@@ -138,11 +138,13 @@ class TestAttack:
     ):
 
         where = copied(folders.find([made])[0], tmp_path).path
-        attack = registry.load("attacks", "prototype_leakage")
+        attack = registry.load_plugin("attacks", "prototype_leakage")
         monkeypatch.setattr(attack, "seconds", lambda self, recording: 900.0)
         for other in set(registry.names("attacks")) - {"prototype_leakage"}:
             monkeypatch.setattr(
-                registry.load("attacks", other), "obstacle", lambda self, recording: "not today"
+                registry.load_plugin("attacks", other),
+                "obstacle",
+                lambda self, recording: "not today",
             )
         ran = []
         monkeypatch.setattr(

@@ -11,8 +11,8 @@ import pytest
 from helpers.small_runs import trained
 
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.baseline import load as load_baseline
-from leakbench.gate.baseline import save as save_baseline
+from leakbench.gate.baseline import load_baseline as load_baseline
+from leakbench.gate.baseline import save_baseline as save_baseline
 from leakbench.record import folders
 
 

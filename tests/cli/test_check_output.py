@@ -13,7 +13,7 @@ from helpers.gate_rows import check as gate_check
 from leakbench.base.errors import UsageError
 from leakbench.base.reason import reason
 from leakbench.cli.check_github import harmless, harmless_json
-from leakbench.cli.check_output import CheckOutputs, show
+from leakbench.cli.check_output import CheckOutputs, show_check
 from leakbench.cli.console import Console
 from leakbench.gate.baseline import Baseline
 from leakbench.reporting.check import check_of
@@ -47,7 +47,7 @@ def shown(capsys):
     def call(result, *, verbose=False, baseline=Path("leakage.json"), **outputs):
         capsys.readouterr()
         check = check_of(result, (), baseline)
-        show(check, CheckOutputs(**outputs), Console(verbose=verbose))
+        show_check(check, CheckOutputs(**outputs), Console(verbose=verbose))
         done = capsys.readouterr()
         return done.out.splitlines(), done.err
 

@@ -44,11 +44,11 @@ def test_names_are_offered(words, among):
 
 def test_the_lists_are_offered():
     assert completion.kinds("a") == ["attacks"]
-    assert completion.of("wrappers")("clip") == ["clip_noise"]
+    assert completion.completion_of("wrappers")("clip") == ["clip_noise"]
 
 
 def test_nothing_is_offered_where_names_cannot_be_had(monkeypatch):
     monkeypatch.setenv(plugins.VARIABLE, "/nowhere.py")
     with pytest.raises(UsageError):
-        plugins.files()
-    assert completion.of("attacks")("") == []
+        plugins.plugin_files()
+    assert completion.completion_of("attacks")("") == []

@@ -40,7 +40,10 @@ class TestListAndShow:
     @pytest.mark.parametrize("kind", registry.KINDS)
     def test_show_knows_every_name(self, cli, kind, monkeypatch):
         # What a method sends is measured in a round on digits, here of few images a client.
-        digits, few = registry.load("tasks", "digits"), uneven(small_digits().load(), [20] * 10)
+        digits, few = (
+            registry.load_plugin("tasks", "digits"),
+            uneven(small_digits().load(), [20] * 10),
+        )
         monkeypatch.setattr(digits, "load", lambda self: few)
         for name in registry.names(kind):
             code, out, _ = cli("show", name)
@@ -49,7 +52,7 @@ class TestListAndShow:
             assert out.splitlines()[0] == f"{name} ({one})"
         (about,) = json.loads(cli("show", name, "--json")[1])
         assert {p["name"] for p in about["parameters"]} == set(
-            registry.load(kind, name).model_fields
+            registry.load_plugin(kind, name).model_fields
         )
 
     @pytest.mark.parametrize("kind", ["metrics", "models"])

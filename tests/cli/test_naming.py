@@ -23,7 +23,7 @@ def planned(tmp_path: Path, text: str, called: str | None = None, *given: str) -
     path.write_text(text, encoding="utf-8")
     plan = options.read_spec(path)
     options.amend(plan, [], [], list(given), UNSAID, None, called=called)
-    return naming.distinct(make_spec(**one) for one in plan.specs())
+    return naming.distinct_specs(make_spec(**one) for one in plan.specs())
 
 
 def names(specs: list[RunSpec]) -> list[tuple[str, str, int]]:

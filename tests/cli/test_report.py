@@ -46,7 +46,7 @@ class TestReport:
             *(configuration(one, 0.3), configuration(one, 0.5)),
             configuration(one, task="digit-pairs"),
         ]
-        assert list(summary.labels(every).values()) == [
+        assert list(summary.setting_labels(every).values()) == [
             *("fedgn(sigma=0.1, lam=1.0)", "fedgn(sigma=0.1, lam=10.0)"),
             *(
                 "fedgn(sigma=0.1) + clip_noise(noise=0.3)",
@@ -70,10 +70,16 @@ class TestReport:
             number("lowest", two),
         ]
         setting = SimpleNamespace(numbers=numbers)
-        assert summary.first([setting]) == ["lowest", "good", "judge", "third", "of_a_stranger"]
+        assert summary.first_metrics([setting]) == [
+            "lowest",
+            "good",
+            "judge",
+            "third",
+            "of_a_stranger",
+        ]
         # What a task does not have judges nothing there.
-        assert summary.first([SimpleNamespace(numbers=numbers[:1])]) == ["third"]
-        assert summary.first([]) == []
+        assert summary.first_metrics([SimpleNamespace(numbers=numbers[:1])]) == ["third"]
+        assert summary.first_metrics([]) == []
 
     @pytest.mark.parametrize(
         ("flag", "note"),

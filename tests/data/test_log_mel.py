@@ -88,11 +88,11 @@ def test_power_undoes_the_scale_and_the_transform_has_its_inverse():
 def test_the_papers_inputs_have_its_size():
     from leakbench.base import registry
 
-    kind = registry.load("tasks", "urbansound8k")
+    kind = registry.load_plugin("tasks", "urbansound8k")
     found = kind.sound.of(np.stack([noise(176_400)] * 2))
     assert found.shape == kind.shape == (2, 64, 344)
     assert (kind.sound.filters().max(1) > 0).all()  # no band is empty
-    kind = registry.load("tasks", "spoken-digits")
+    kind = registry.load_plugin("tasks", "spoken-digits")
     assert kind.sound.of(noise(9000)[None]).shape == kind.shape
     assert (kind.sound.filters().max(1) > 0).all()
 

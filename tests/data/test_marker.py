@@ -11,13 +11,13 @@ import leakbench
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.data import marker
-from leakbench.data.marker import marked, paste
+from leakbench.data.marker import paste, with_marker
 
 SPLIT = {"split": "qua", "clients": 21}
 
 
 def digits(**params):
-    return registry.load("tasks", "digits").build({**SPLIT, **params}, "task digits")
+    return registry.load_plugin("tasks", "digits").build({**SPLIT, **params}, "task digits")
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_an_unknown_marker_is_refused():
 
 
 def test_half_of_the_clients_are_marked_by_a_stream_of_the_task():
-    assert [int(marked(n, "task/a").sum()) for n in (2, 3, 10, 75)] == [1, 1, 5, 37]
-    assert torch.equal(marked(75, "task/a"), marked(75, "task/a"))
-    assert not torch.equal(marked(75, "task/a"), marked(75, "task/b"))
-    runs = marked(1000, "task/a").long().diff().abs().sum()
+    assert [int(with_marker(n, "task/a").sum()) for n in (2, 3, 10, 75)] == [1, 1, 5, 37]
+    assert torch.equal(with_marker(75, "task/a"), with_marker(75, "task/a"))
+    assert not torch.equal(with_marker(75, "task/a"), with_marker(75, "task/b"))
+    runs = with_marker(1000, "task/a").long().diff().abs().sum()
     assert 400 < int(runs) < 600  # no pattern along the clients' numbers
 
 
@@ -97,12 +97,12 @@ def test_the_embedded_set_is_not_marked_for_others():
     """The source digits are read once and shared by every task of the process."""
     before = digits().load().train.stored.clone()
     digits(context="square").load()
-    registry.load("tasks", "digits").build({"context": "square"}, "task digits").load()
+    registry.load_plugin("tasks", "digits").build({"context": "square"}, "task digits").load()
     assert torch.equal(digits().load().train.stored, before)
 
 
 def test_the_marker_is_a_public_fact_and_who_has_it_lies_in_the_truth(tmp_path):
-    method = registry.load("defenses", "fedavg")()
+    method = registry.load_plugin("defenses", "fedavg")()
     assert digits().facts(method).context == ""
     assert digits(context="square").facts(method).context == "square"
     for name, kind in (("clear", "none"), ("planted", "square")):

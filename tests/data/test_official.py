@@ -18,7 +18,7 @@ from leakbench.gate.comparison import changed
 from leakbench.gate.rows import gate_rows
 from leakbench.reproduce import write as tables_of
 from leakbench.reproduce.row import Measurement, Row
-from leakbench.results.claims import beside
+from leakbench.results.claims import claim_beside
 from leakbench.results.number import Claim
 from leakbench.results.tables import collect
 
@@ -85,7 +85,7 @@ def test_a_cut_record_is_still_refused(cifar):
     path = cifar / "data_batch_3.bin"
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(BrokenFile, match="no whole number of rows"):
-        image_sets.load("cifar10")
+        image_sets.load_images("cifar10")
 
 
 def test_other_data_are_another_digest(cifar, tmp_path):
@@ -156,7 +156,7 @@ def test_the_digits_are_those_that_are_known():
 
     assert sklearn_digits.unofficial() == ""
     for name in ("digits", "digit-pairs"):
-        assert registry.load("tasks", name)().load().unofficial == ""
+        assert registry.load_plugin("tasks", name)().load().unofficial == ""
     data = load_digits()
     images, classes = torch.tensor(data.images), torch.tensor(data.target)
     images[3, 2, 2] += 1
@@ -178,11 +178,11 @@ def test_doctor_says_whether_what_is_found_is_official(cifar, capsys):
 
 def test_a_claim_beside_it_has_the_word_in_every_table():
     claim = Claim(value=0.9, low=None, high=None, source="Table 1")
-    assert beside(claim, unofficial=False) is claim
-    told = beside(claim, unofficial=True)
+    assert claim_beside(claim, unofficial=False) is claim
+    told = claim_beside(claim, unofficial=True)
     assert told is not None
     assert told.source == "ours on unofficial data; Table 1"
-    assert beside(None, unofficial=True) is None
+    assert claim_beside(None, unofficial=True) is None
     row = Row(
         **{"recipe": "r", "scale": "full", "dataset": "cifar10", "task": "cifar10", "label": "a"},
         **{"measure": "m", "metric": "accuracy", "flags": frozenset({"unofficial_data"})},

@@ -25,7 +25,7 @@ def labels(sizes, seed=0):
 
 
 def split(y, rule, clients, param=1.0, classes=None, stream="task/test"):
-    return splits.split(
+    return splits.split_rows(
         y,
         clients=clients,
         classes=classes or int(y.max()) + 1,
@@ -110,7 +110,7 @@ class TestRules:
     @given(st.integers(1, 200), st.integers(1, 20), st.integers(0, 30))
     def test_thinning_keeps_the_size_and_a_part_of_more(self, n, clients, size):
         assume(clients * (size + 1) <= n)
-        less, more = (splits.kept(n, clients, s, "task/test") for s in (size, size + 1))
+        less, more = (splits.kept_rows(n, clients, s, "task/test") for s in (size, size + 1))
         assert len(more) == clients * (size + 1)
         assert len(less) == (clients * size or n)
         assert bool((more.diff() > 0).all())
@@ -264,7 +264,7 @@ def test_too_much_is_not_kept():
             r" are 105"
         ),
     ):
-        splits.kept(105, 10, 11, "task/test")
+        splits.kept_rows(105, 10, 11, "task/test")
 
 
 def test_the_table_of_a_report_counts_what_each_client_holds():

@@ -505,7 +505,7 @@ def test_undefended_is_a_fixed_point_and_changes_no_loss(name):
 
 @pytest.mark.parametrize("name", sorted(registry.names("defenses")))
 def test_every_method_cites_its_paper_and_describes_its_fields(name):
-    kind = registry.load("defenses", name)
+    kind = registry.load_plugin("defenses", name)
     assert kind.paper
     assert kind.__doc__.strip()
     assert [k for k, f in kind.model_fields.items() if not f.description] == []

@@ -336,7 +336,8 @@ def test_stored_at_norm_one_the_rate_is_angular(name):
 
 def test_stored_as_drawn_is_the_default_and_keeps_its_length():
     assert {
-        n: registry.load("defenses", n)().stored for n in ("fedhide", "fedgn", "fedcs", "fedaws")
+        n: registry.load_plugin("defenses", n)().stored
+        for n in ("fedhide", "fedgn", "fedcs", "fedaws")
     } == dict.fromkeys(("fedhide", "fedgn", "fedcs", "fedaws"), "as_drawn")
     assert (
         float((federation("fedhide").columns["own"]["prototype"].norm(dim=1) - 1).abs().min())

@@ -530,7 +530,9 @@ def test_aa_on_moon_keeps_the_model_of_the_second_training():
 # FedBN --------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("model", "norms"), [("cnn", 2), ("lenet", 2), ("mlp", 2), ("resnet8", 0)])
 def test_fedbn_puts_normalisation_where_there_is_none(model, norms):
-    task = registry.load("tasks", "digits").build({"model": model, "width": 4}, "task digits")
+    task = registry.load_plugin("tasks", "digits").build(
+        {"model": model, "width": 4}, "task digits"
+    )
     facts = task.facts(method("fedbn"))
     bare, made = (
         sum(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in x.modules())
@@ -659,7 +661,9 @@ def test_moon_without_contrast_is_fedavg():
 
 @pytest.mark.parametrize("model", ["mlp", "cnn", "lenet", "resnet8"])
 def test_moons_projection_head(model):
-    task = registry.load("tasks", "digits").build({"model": model, "width": 4}, "task digits")
+    task = registry.load_plugin("tasks", "digits").build(
+        {"model": model, "width": 4}, "task digits"
+    )
     defense = method("moon", projection=6)
     net = defense.module(task.module(task.facts(defense)), task.facts(defense)).double().eval()
     net.load_state_dict(initialise(net, shared(0, "init")))

@@ -266,7 +266,9 @@ def test_cubic_interpolation_is_torchs(values):
 
 # FedAA --------------------------------------------------------------------------------------------
 def clients(model, many=3):
-    task = registry.load("tasks", "digits").build({"model": model, "width": 4}, "task digits")
+    task = registry.load_plugin("tasks", "digits").build(
+        {"model": model, "width": 4}, "task digits"
+    )
     facts = task.facts(method("fedaa"))
     if model.startswith("harnet"):  # for time series
         facts = replace(facts, shape=(1, 128, 3))

@@ -28,7 +28,7 @@ C, DIM = 4, 3
 
 def method(name, **params):
     """The method with its own defaults, not a task's."""
-    return registry.load("defenses", name).build(params, name)
+    return registry.load_plugin("defenses", name).build(params, name)
 
 
 class Linear(nn.Module):
@@ -582,7 +582,7 @@ def test_deepsvdd_without_a_floor_the_centre_is_the_mean():
 
 @pytest.mark.parametrize("model", ["mlp", "lenet"])
 def test_deepsvdd_has_no_bias(model):
-    task = registry.load("tasks", "digits").build({"model": model}, "task")
+    task = registry.load_plugin("tasks", "digits").build({"model": model}, "task")
     defense = method("deepsvdd")
     module = defense.module(task.module(task.facts(defense)), task.facts(defense))
     assert not [k for k, _ in module.named_parameters() if "bias" in k]
@@ -618,10 +618,10 @@ def test_deepsvdd_learns_and_every_client_its_own(data):
 @pytest.mark.slow
 def test_deepsvdd_is_trained_at_a_rate_that_suits_it_on_digits():
     """Who gains over it must gain over its best: ten times the rate costs it seven points."""
-    task = registry.load("tasks", "digits").build({}, "task digits")
+    task = registry.load_plugin("tasks", "digits").build({}, "task digits")
     data, found = task.load(), []
     for params in (task.defaults("deepsvdd"), {"lr": 0.01}):
-        own = registry.load("defenses", "deepsvdd").build(params, "defense deepsvdd")
+        own = registry.load_plugin("defenses", "deepsvdd").build(params, "defense deepsvdd")
         fed = run(Federation(own, task, data), task.rounds)
         found.append(float(utility_scores(fed).mean()))
     assert found[0] > 0.92

@@ -24,8 +24,8 @@ RATES = ("own_lr", "lr", "stored", "optimizer", "decay", "steps", "epochs", "bat
 
 def turned(task_name: str, name: str, rounds: int = 3) -> float:
     """The mean angle by which local training turns a prototype in the first rounds."""
-    task = registry.load("tasks", task_name).build({}, task_name)
-    method = registry.load("defenses", name).build(task.defaults(name), name)
+    task = registry.load_plugin("tasks", task_name).build({}, task_name)
+    method = registry.load_plugin("defenses", name).build(task.defaults(name), name)
     fed = Federation(method, task, task.load())
     angles: list[torch.Tensor] = []
     train = fed.train
@@ -76,12 +76,14 @@ def test_without_any_push_fedaws_trains_as_fedhide_does(stored):
 def tables() -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
     """What each task, and each setup of each recipe, states for the family."""
     for name in registry.names("tasks"):
-        task = registry.load("tasks", name).build({}, name)
+        task = registry.load_plugin("tasks", name).build({}, name)
         yield name, {method: task.defaults(method) for method in (*FAMILY, *OURS)}
     for recipe in catalogue.RECIPES.values():
         for setup in (s for scale in recipe.scales.values() for s in scale.setups):
             for used in filter(None, (setup, setup.otherwise)):
-                task = registry.load("tasks", used.task).build(dict(used.task_params), "task")
+                task = registry.load_plugin("tasks", used.task).build(
+                    dict(used.task_params), "task"
+                )
                 values = {m: {**task.defaults(m), **used.params.get(m, {})} for m in FAMILY}
                 yield f"{recipe.name} on {used.task}", values
 
@@ -91,7 +93,7 @@ def test_every_task_and_recipe_trains_the_family_at_one_rate():
     for where, table in tables():
         rates = {}
         for name, params in table.items():
-            method = registry.load("defenses", name)().model_copy(update=params)
+            method = registry.load_plugin("defenses", name)().model_copy(update=params)
             rates[name] = {k: getattr(method, k) for k in RATES}
         assert all(found == rates["fedaws"] for found in rates.values()), (where, rates)
         seen.add(where)

@@ -29,12 +29,12 @@ SPLIT = {"split": "qua", "split_param": 3.0, "clients": 10, "model": "mlp", "wid
 
 
 def split_digits():
-    return registry.load("tasks", "digits").build(SPLIT, "task digits")
+    return registry.load_plugin("tasks", "digits").build(SPLIT, "task digits")
 
 
 def made(name, **params):
     task = split_digits()
-    cls = registry.load("defenses", name)
+    cls = registry.load_plugin("defenses", name)
     defense = cls.build({**task.defaults(name), **params}, f"defense {name}")
     return Federation(defense, task, task.load(), seed=1, dtype=torch.float64)
 
@@ -169,7 +169,7 @@ def test_fedgen_is_fedavg_until_it_begins():
 def normed(name, rounds, **more):
     """The model of a method on a network with BatchNorm, its buffers too."""
 
-    class Normed(registry.load("defenses", name)):
+    class Normed(registry.load_plugin("defenses", name)):
         def module(self, module, facts):
             nn = torch.nn
             body = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Tanh())

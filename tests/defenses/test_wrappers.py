@@ -17,13 +17,13 @@ from leakbench.base.tree import flat
 from leakbench.record.folders import load
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import make_spec
-from leakbench.record.training import train
+from leakbench.record.training import train_run
 
 SMALL = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 
 
 def trained(out, name, wrappers, rounds=3, **params):
-    return train(
+    return train_run(
         make_spec(
             name,
             params=params,

@@ -13,7 +13,7 @@ from helpers.small_runs import trained
 
 from leakbench.base.errors import NotMeasured
 from leakbench.federation import fused as one_step
-from leakbench.federation.batches import plan
+from leakbench.federation.batches import batch_plan
 from leakbench.federation.federation import Federation
 from leakbench.federation.task_data import Examples
 from leakbench.record import private_data
@@ -55,7 +55,7 @@ def step_plan(task, data, chosen=(2, 5), **more):
         "epochs": 0,
         "augment": task.augment,
     } | more
-    return plan(data, chosen, **how)
+    return batch_plan(data, chosen, **how)
 
 
 @pytest.mark.parametrize("group", [2**18, 16 * 64 * 3, 1])
@@ -152,10 +152,10 @@ def test_images_of_another_set_are_refused(tmp_path, monkeypatch):
 def test_the_record_holds_what_the_steps_saw(faded, tmp_path, monkeypatch):
     from leakbench.base import registry
 
-    real = registry.load
+    real = registry.load_plugin
     monkeypatch.setattr(
         registry,
-        "load",
+        "load_plugin",
         lambda kind, name: Faded if (kind, name) == ("tasks", "digits") else real(kind, name),
     )
     done = trained(tmp_path, "fedavg", 4, dtype="float64")

@@ -58,7 +58,7 @@ def test_of_classes_it_is_cross_entropy():
 
 
 def digits(frozen=(), weights=None, **params):
-    base = registry.load("tasks", "digits")
+    base = registry.load_plugin("tasks", "digits")
 
     class Partly(base):
         @property
@@ -138,9 +138,9 @@ def test_only_safetensors_are_read(tmp_path):
 def test_how_many_steps_a_client_takes_is_what_it_takes(many):
     task = digits()
     fed = Federation(method("fedprox", **many), task, task.load())
-    from leakbench.federation.batches import plan
+    from leakbench.federation.batches import batch_plan
 
-    taken = plan(
+    taken = batch_plan(
         fed.data, range(4), seed=0, round=1, phase=2, batch=fed.method.batch,
         steps=fed.method.steps, epochs=fed.method.epochs,
     )  # fmt: skip

@@ -75,7 +75,7 @@ def test_one_batch_of_all_clients_is_made_on_a_device(monkeypatch):
 @pytest.mark.parametrize("task", ["cifar10", "cifar100"])
 def test_images_are_augmented_on_the_device(task):
     party = torch.arange(3, device=DEVICE)
-    made = registry.load("tasks", task).build({}, task)
+    made = registry.load_plugin("tasks", task).build({}, task)
     with OneDevice():
         x = torch.rand(3, 4, 3, 32, 32, device=DEVICE)
         dice = Rng(0, "augment", party, torch.float32, round=1).at("0", 1)

@@ -77,7 +77,7 @@ def test_there_is_no_method_more_and_none_less():
 
 @pytest.mark.parametrize("name", TITLES)
 def test_a_method_is_called_as_before(name):
-    cls = registry.load("defenses", name)
+    cls = registry.load_plugin("defenses", name)
     shown = cls.display()
     assert (cls.title, shown["title"]) == (TITLES[name],) * 2
     assert (cls.principal, shown["principal"]) == (
@@ -89,7 +89,7 @@ def test_a_method_is_called_as_before(name):
     assert shown["letters"] == {k: v for k, v in letters.items() if k in cls.model_fields}
 
 
-class Hidden(registry.load("defenses", "fedhide")):
+class Hidden(registry.load_plugin("defenses", "fedhide")):
     """A method made of another one."""
 
     beta: float = 0.5

@@ -454,7 +454,7 @@ class Twice(Defense):
 
 
 def test_a_function_that_runs_twice_in_a_round_is_refused():
-    task = registry.load("tasks", "digits")(model="mlp", width=8)
+    task = registry.load_plugin("tasks", "digits")(model="mlp", width=8)
     fed = Federation(Twice(), task, task.load(), engine="loop")
     with pytest.raises(MethodError, match="loss ran twice in one round"):
         fed.step()

@@ -218,6 +218,6 @@ def test_targets_go_with_tokens():
 
 @pytest.mark.parametrize("name", ["digits", "digit-pairs"])
 def test_what_is_built_in_passes(name):
-    task = registry.load("tasks", name).build({}, "task")
+    task = registry.load_plugin("tasks", name).build({}, "task")
     data = task.load()
     assert task.examined(data) is data

@@ -20,7 +20,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.replay import Replay
 from leakbench.attacking.view import View
 from leakbench.base import registry
-from leakbench.federation.batches import plan
+from leakbench.federation.batches import batch_plan
 from leakbench.federation.local_steps import Training, trainings
 from leakbench.federation.parties import Batch
 from leakbench.federation.task_data import Examples, TaskData
@@ -110,7 +110,7 @@ class TestTrainings:
 
     @pytest.mark.parametrize("name", registry.names("defenses"))
     def test_every_methods_round_can_be_read(self, name):
-        method = registry.load("defenses", name).build({}, name)
+        method = registry.load_plugin("defenses", name).build({}, name)
         found = trainings(method, 1)
         assert found
         assert all(callable(getattr(method, t.name)) for t in found)
@@ -148,7 +148,9 @@ class TestTrainings:
             torch.tensor(counts),
             torch.zeros(2, dtype=torch.int64),
         )
-        todo = plan(data, range(2), seed=0, round=1, phase=2, batch=8, steps=steps, epochs=epochs)
+        todo = batch_plan(
+            data, range(2), seed=0, round=1, phase=2, batch=8, steps=steps, epochs=epochs
+        )
         for j in range(2):
             want = [len(r) for r in todo.rows(j)]
             got = Training(2, "loss", steps, epochs).sizes(sum(want), 8)

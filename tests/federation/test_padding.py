@@ -12,7 +12,7 @@ from leakbench import Batch
 from leakbench.base import registry
 from leakbench.federation import stacked
 from leakbench.federation.federation import Federation
-from leakbench.federation.padding import declared
+from leakbench.federation.padding import declares_loss
 from leakbench.models.stages import Stages
 from leakbench.tasks.digits import Digits
 
@@ -57,7 +57,7 @@ def both(kind, data, rounds=3, task=None):
 def declaring():
     """Methods whose own class says that its loss takes examples one by one."""
     names = registry.names("defenses")
-    return [name for name in names if declared(method(name, **short(name)), "loss")]
+    return [name for name in names if declares_loss(method(name, **short(name)), "loss")]
 
 
 @pytest.mark.parametrize("name", declaring())

@@ -11,15 +11,15 @@ from helpers.federations import federation, method
 from torch import nn
 
 from leakbench.federation import choosing, evaluate, padding, tuned, tuning
-from leakbench.federation.batches import plan
+from leakbench.federation.batches import batch_plan
 from leakbench.federation.engines import LocalTraining
 from leakbench.federation.evaluate import CHUNK, diagnose, evaluated
 from leakbench.federation.layout import laid, lies_last
-from leakbench.federation.local_steps import Training, amount, trainings
+from leakbench.federation.local_steps import Training, steps_or_epochs, trainings
 from leakbench.federation.objective import fits_target
-from leakbench.federation.optimizer import Optimizer, group, named, rate_factor
+from leakbench.federation.optimizer import Optimizer, group_leaves, leaves_named, rate_factor
 from leakbench.federation.parties import Batch, weighted_mean
-from leakbench.federation.precision import kept, products, split
+from leakbench.federation.precision import kept_dtype, products, split_dtype
 from leakbench.federation.selection import robin, round_size, select
 from leakbench.federation.task_data import Examples, TaskData, padded
 from leakbench.federation.traffic import AGGREGATOR, SERVER, Traffic, party
@@ -55,7 +55,7 @@ def joined(lists):
 
 def planned(of, who=(0, 1), **more):
     how = {"seed": 1, "round": 1, "phase": 0, "batch": 3, "steps": 0, "epochs": 1}
-    return plan(of, who, **{**how, **more})
+    return batch_plan(of, who, **{**how, **more})
 
 
 def test_an_epoch_is_every_example_once_in_batches_and_what_is_left():
@@ -156,9 +156,9 @@ def test_who_takes_a_single_step_and_how_much_is_trained():
     once = [Training(0, "loss", s, e).once for s, e in ((1, 0), (0, 1), (2, 0), (0, 2), (1, 5))]
     assert once == [True, True, False, False, True]
     own = method("fedprox", steps=3, epochs=0)
-    assert amount(own, None, None) == (3, 0)
-    assert amount(own, 2, None) == (2, 0)
-    assert amount(own, None, 4) == (0, 4)
+    assert steps_or_epochs(own, None, None) == (3, 0)
+    assert steps_or_epochs(own, 2, None) == (2, 0)
+    assert steps_or_epochs(own, None, 4) == (0, 4)
     assert [t.name for t in trainings(own, 1)] == ["loss"]
     assert trainings(own, 0) == []
     assert trainings(own, 6, last=5) == []
@@ -211,12 +211,14 @@ def test_local_steps_are_torchs(kind):
 def test_rates_by_group_and_stage():
     how = method("fedprox", lr=0.1, own_lr=0.5)
     module = SimpleNamespace(rates={"head": 3.0})
-    leaves = named({"head.w": torch.zeros(1), "body.w": torch.zeros(1)}, {"head": torch.zeros(1)})
+    leaves = leaves_named(
+        {"head.w": torch.zeros(1), "body.w": torch.zeros(1)}, {"head": torch.zeros(1)}
+    )
     assert [*leaves] == ["model/head.w", "model/body.w", "own/head"]
     moved = Optimizer(how, 1, module).step(leaves, [torch.ones(1)] * 3)
     assert [float(v) for v in moved.values()] == pytest.approx([-0.3, -0.1, -0.5])
-    assert group("model", moved).keys() == {"head.w", "body.w"}
-    assert group("own", moved).keys() == {"head"}
+    assert group_leaves("model", moved).keys() == {"head.w", "body.w"}
+    assert group_leaves("own", moved).keys() == {"head"}
     assert rate_factor(None, "head.w") == 1.0
     assert rate_factor(module, "head.w") == 3.0
 
@@ -233,10 +235,10 @@ def test_a_batchs_mean_counts_no_padding():
 
 
 def test_bfloat16_has_two_precisions_and_others_one():
-    assert split(torch.bfloat16) == (torch.float32, torch.bfloat16)
-    assert split(torch.float64) == (torch.float64, None)
-    assert (kept("bfloat16"), products("bfloat16")) == (torch.float32, torch.bfloat16)
-    assert (kept("float64"), products("float64")) == (torch.float64, torch.float64)
+    assert split_dtype(torch.bfloat16) == (torch.float32, torch.bfloat16)
+    assert split_dtype(torch.float64) == (torch.float64, None)
+    assert (kept_dtype("bfloat16"), products("bfloat16")) == (torch.float32, torch.bfloat16)
+    assert (kept_dtype("float64"), products("float64")) == (torch.float64, torch.float64)
 
 
 def test_cross_entropy_of_tokens_leaves_the_first_and_the_padding_out():

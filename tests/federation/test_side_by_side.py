@@ -15,7 +15,7 @@ from leakbench.base.errors import UsageError
 from leakbench.federation import fused
 from leakbench.federation.federation import Federation
 from leakbench.federation.net import Net
-from leakbench.federation.side_by_side import no_hooks, unwritten
+from leakbench.federation.side_by_side import no_hooks, own_unwritten
 from leakbench.record.policy import Policy
 from leakbench.record.recorder import Recorder
 
@@ -228,9 +228,9 @@ def test_who_writes_into_weights_does_not_write_into_the_next_clients(
 
 def test_weights_that_are_no_numbers_any_more_were_not_written_into():
     lost = {"w": torch.tensor([torch.nan, 1.0])}
-    unwritten(lost, {"w": lost["w"].clone()})
+    own_unwritten(lost, {"w": lost["w"].clone()})
     with pytest.raises(RuntimeError, match="writes into 'w'"):
-        unwritten(lost, {"w": torch.tensor([torch.nan, 2.0])})
+        own_unwritten(lost, {"w": torch.tensor([torch.nan, 2.0])})
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *OTHERS])

@@ -222,10 +222,12 @@ def test_whole_networks_of_ones_own_are_asked_one_by_one_with_the_same_answers(m
     from leakbench.federation import evaluate
     from leakbench.federation.federation import Federation
 
-    task = registry.load("tasks", "digits").build(
+    task = registry.load_plugin("tasks", "digits").build(
         {"model": "resnet8", "width": 4, "dim": 8}, "task digits"
     )
-    own = registry.load("defenses", "deepsvdd").build({"lr": 0.05, "batch": 4}, "defense deepsvdd")
+    own = registry.load_plugin("defenses", "deepsvdd").build(
+        {"lr": 0.05, "batch": 4}, "defense deepsvdd"
+    )
     private = run(Federation(own, task, task.load(), seed=1, dtype=torch.float64), 1)
     shared = run(federation("fedhide"), 1)
     assert not torch.equal(*private.columns["kept"]["stem.0.weight"][:2])

@@ -8,7 +8,7 @@ from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.reason import reason
-from leakbench.gate.baseline import Baseline, load, save
+from leakbench.gate.baseline import Baseline, load_baseline, save_baseline
 from leakbench.gate.terms import Terms, softer
 from leakbench.words.outcomes import whole_reason
 
@@ -33,7 +33,7 @@ def softened(now, then):
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "leakage.json"
-    save(path, Baseline.of(ROWS, ["p_leak<=0.9"], [5, 8]))
+    save_baseline(path, Baseline.of(ROWS, ["p_leak<=0.9"], [5, 8]))
     return path
 
 
@@ -44,9 +44,9 @@ def changed(path, change):
 
 
 def test_it_comes_back_the_same(path):
-    again = load(path)
+    again = load_baseline(path)
     assert again == Baseline.of(ROWS, ["p_leak<=0.9"], [5, 8])
-    save(path.with_name("other.json"), again)
+    save_baseline(path.with_name("other.json"), again)
     assert path.with_name("other.json").read_bytes() == path.read_bytes()
 
 
@@ -84,7 +84,7 @@ def test_what_people_review_is_small_and_holds_no_units(path):
 def test_what_was_edited_so_that_it_does_not_fit_is_one_sentence(path, change, words):
     changed(path, change)
     with pytest.raises(BrokenFile, match=words) as caught:
-        load(path)
+        load_baseline(path)
     assert "\n" not in str(caught.value)
 
 
@@ -93,29 +93,29 @@ def test_units_that_are_missing_cut_or_another_file_are_refused(path):
     kept = units.read_bytes()
     units.write_bytes(kept[:-3])
     with pytest.raises(BrokenFile, match="is not the file that"):
-        load(path)
-    save(path.with_name("other.json"), Baseline.of([row(0.9)]))
+        load_baseline(path)
+    save_baseline(path.with_name("other.json"), Baseline.of([row(0.9)]))
     units.write_bytes(path.with_name("other.units.json").read_bytes())
     with pytest.raises(BrokenFile, match="Take both from version control"):
-        load(path)
+        load_baseline(path)
     units.unlink()
     with pytest.raises(BrokenFile, match=r"units\.json is missing\. It belongs beside"):
-        load(path)
+        load_baseline(path)
 
 
 def test_margins_and_names_may_be_edited_and_numbers_may_not(path):
     name = "cascade/transcript/p_leak/final"
     changed(path, lambda v: v["settings"]["release"]["rows"][name].update(margin=0.4))
-    assert load(path).by_name()[f"release/{name}"].margin == 0.4
+    assert load_baseline(path).by_name()[f"release/{name}"].margin == 0.4
     changed(path, lambda v: v["settings"]["release"]["rows"][name].update(value=0.9))
     with pytest.raises(BrokenFile, match=r"the value of release/cascade.* is 0\.9, its scores"):
-        load(path)
+        load_baseline(path)
 
 
 def test_units_of_many_seeds_are_named_once(tmp_path):
     few, many = tmp_path / "few.json", tmp_path / "many.json"
-    save(few, Baseline.of([row(scores=scores(0.2, range(2), 50))]))
-    save(many, Baseline.of([row(scores=scores(0.2, range(20), 50))]))
+    save_baseline(few, Baseline.of([row(scores=scores(0.2, range(2), 50))]))
+    save_baseline(many, Baseline.of([row(scores=scores(0.2, range(20), 50))]))
     text = many.with_name("many.units.json").read_text()
     assert text.count('"client/17"') == 1
     assert few.stat().st_size == pytest.approx(many.stat().st_size, abs=100)
@@ -156,10 +156,10 @@ def scored(value, seed, unit, score):
 def test_units_do_not_change_unless_their_row_does(path, change):
     """Nobody reviews the second file: what it says is under a digest in the first, row by row."""
     forged(path, lambda v: None)
-    load(path)
+    load_baseline(path)
     forged(path, change)
     with pytest.raises(BrokenFile, match=f"the units of {RELEASE} are not those of its row|scores"):
-        load(path)
+        load_baseline(path)
 
 
 def unbound(path):
@@ -191,10 +191,10 @@ def test_units_are_within_what_can_be(path, change, words):
     unbound(path)
     kept = units_of(path)["rows"][RELEASE]["scores"]["0"][1]
     assert sorted(kept)[0] == 0.0
-    load(path)
+    load_baseline(path)
     forged(path, change)
     with pytest.raises(BrokenFile, match=words):
-        load(path)
+        load_baseline(path)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_numbers_of_a_row_are_within_its_range(path, change, words):
     name = "cascade/transcript/p_leak/final"
     changed(path, lambda v: v["settings"]["release"]["rows"][name].update(change))
     with pytest.raises(BrokenFile, match=words):
-        load(path)
+        load_baseline(path)
 
 
 TERMS = Terms(
@@ -248,8 +248,8 @@ TERMS = Terms(
 )
 def test_a_spec_that_asks_for_less_than_the_baseline_noted_is_said(tmp_path, change, told):
     path = tmp_path / "leakage.json"
-    save(path, Baseline.of(ROWS, terms=TERMS))
-    then = load(path)
+    save_baseline(path, Baseline.of(ROWS, terms=TERMS))
+    then = load_baseline(path)
     assert then.terms == TERMS
     now = TERMS.model_copy(update=change)
     assert list(softened(now, then.terms)) == told
@@ -267,40 +267,40 @@ def test_without_a_note_what_a_spec_softens_is_said_all_the_same():
 def test_a_margin_that_was_widened_by_hand_is_said(path):
     name = "cascade/transcript/p_leak/final"
     changed(path, lambda v: v["settings"]["release"]["rows"][name].update(margin=0.4))
-    assert check(ROWS, load(path), terms=Terms()).softer == (
+    assert check(ROWS, load_baseline(path), terms=Terms()).softer == (
         f"margin of release/{name} 0.05 -> 0.4",
     )
     changed(path, lambda v: v["settings"]["release"]["rows"][name].update(margin=0.01))
-    assert check(ROWS, load(path), terms=Terms()).softer == ()
+    assert check(ROWS, load_baseline(path), terms=Terms()).softer == ()
 
 
 @pytest.mark.parametrize("terms", [None, Terms()], ids=["check", "ci"])
 def test_a_margin_that_is_wide_in_both_files_is_said(tmp_path, terms):
     """As somebody writes who edits both files, and the hash of the one in the other."""
     path = tmp_path / "leakage.json"
-    save(path, Baseline.of([r.model_copy(update={"margin": 0.4}) for r in ROWS]))
-    told = check(ROWS, load(path), terms=terms).softer
+    save_baseline(path, Baseline.of([r.model_copy(update={"margin": 0.4}) for r in ROWS]))
+    told = check(ROWS, load_baseline(path), terms=terms).softer
     assert "margin of release/cascade/transcript/p_leak/final 0.05 -> 0.4" in told
     assert len(told) == len(ROWS)
 
 
 def test_a_narrow_margin_that_was_taken_away_is_said(tmp_path):
     path = tmp_path / "leakage.json"
-    save(path, Baseline.of([r.model_copy(update={"margin": 0.01}) for r in ROWS]))
-    assert check(ROWS, load(path)).softer == ()
+    save_baseline(path, Baseline.of([r.model_copy(update={"margin": 0.01}) for r in ROWS]))
+    assert check(ROWS, load_baseline(path)).softer == ()
     name = "cascade/transcript/p_leak/final"
     changed(path, lambda v: v["settings"]["release"]["rows"][name].pop("margin"))
-    assert check(ROWS, load(path)).softer == (f"margin of release/{name} 0.01 -> 0.05",)
+    assert check(ROWS, load_baseline(path)).softer == (f"margin of release/{name} 0.01 -> 0.05",)
 
 
 @pytest.mark.parametrize("text", ["\n", '{"rows": []}', '{"rows": [], "limits": ["p_leak<=0.9"]}'])
 def test_an_emptied_baseline_is_not_saved_by_a_limit_that_is_kept(tmp_path, text):
     path = tmp_path / "leakage.json"
     path.write_text(text)
-    got = check(ROWS, load(path), limits=["p_leak<=0.9"])
+    got = check(ROWS, load_baseline(path), limits=["p_leak<=0.9"])
     assert (got.exit_code, {o.state for o in got.limits}) == (3, {"kept"})
     assert got.notes[0].startswith("the baseline has no rows")
-    assert check(ROWS, load(path), limits=["p_leak<=0.01"]).exit_code == 1
+    assert check(ROWS, load_baseline(path), limits=["p_leak<=0.01"]).exit_code == 1
     assert check(ROWS, Baseline(()), limits=["p_leak<=0.9"]).exit_code == 0  # none was named
 
 
@@ -308,8 +308,8 @@ def test_a_baseline_of_schema_1_says_so_first(tmp_path):
     path = tmp_path / "leakage.json"
     flat = [r.parameters() for r in ROWS]
     path.write_text(json.dumps({"schema": 1, "rows": flat, "metrics": {}}))
-    then = load(path)
+    then = load_baseline(path)
     assert check(ROWS, then).softer == (whole_reason([reason("older_baseline")]),)
     fresh, _ = update(ROWS, then)
-    save(path, fresh)
-    assert check(ROWS, load(path)).softer == ()
+    save_baseline(path, fresh)
+    assert check(ROWS, load_baseline(path)).softer == ()

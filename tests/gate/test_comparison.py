@@ -17,6 +17,7 @@ from leakbench.gate.baseline import Baseline
 from leakbench.gate.comparison import (
     blocked,
     changed,
+    common_seeds,
     end_of,
     fewer_units,
     further,
@@ -24,7 +25,6 @@ from leakbench.gate.comparison import (
     other_code,
     policies,
     room,
-    together,
     unchanged,
     weaker,
 )
@@ -55,11 +55,11 @@ def test_seeds_are_compared_alone_where_there_are_two_or_all_of_a_side():
     def of(*seeds):
         return row(0.2, scores=scores(0.2, seeds=seeds))
 
-    assert together(of(1, 2, 3), of(2, 3, 4)) == {2, 3}
-    assert together(of(1, 2, 3), of(3, 4, 5)) == set()
-    assert together(of(3), of(3, 4, 5)) == {3}
-    assert together(of(3, 4, 5), of(3)) == {3}
-    assert together(of(1, 2), of(3, 4)) == set()
+    assert common_seeds(of(1, 2, 3), of(2, 3, 4)) == {2, 3}
+    assert common_seeds(of(1, 2, 3), of(3, 4, 5)) == set()
+    assert common_seeds(of(3), of(3, 4, 5)) == {3}
+    assert common_seeds(of(3, 4, 5), of(3)) == {3}
+    assert common_seeds(of(1, 2), of(3, 4)) == set()
 
 
 @pytest.mark.parametrize("kind", ["failed", "unsettled"])

@@ -6,7 +6,7 @@ import pytest
 from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.gate.baseline import Baseline, load, save
+from leakbench.gate.baseline import Baseline, load_baseline, save_baseline
 from leakbench.gate.row import GateRow
 from leakbench.statistics.differences import compare
 
@@ -174,11 +174,11 @@ def test_two_rows_of_one_key_are_refused():
 
 def test_no_baseline_is_exit_2_naming_update_and_an_empty_one_exit_3(tmp_path):
     with pytest.raises(UsageError, match="--update") as caught:
-        load(tmp_path / "leakage.json")
+        load_baseline(tmp_path / "leakage.json")
     assert caught.value.exit_code == 2
     for text in ("", "{}", '{"rows": [], "schema": 1}'):
         (tmp_path / "leakage.json").write_text(text)
-        got = check([row()], load(tmp_path / "leakage.json"))
+        got = check([row()], load_baseline(tmp_path / "leakage.json"))
         assert got.exit_code == 3
 
 
@@ -201,7 +201,7 @@ def test_a_damaged_baseline_is_one_sentence_naming_it(tmp_path, text):
     path = tmp_path / "leakage.json"
     path.write_bytes(text.encode("latin1"))
     with pytest.raises(BrokenFile, match=r"leakage\.json"):
-        load(path)
+        load_baseline(path)
 
 
 def test_the_file_is_sorted_readable_and_comes_back_the_same(tmp_path):
@@ -211,8 +211,8 @@ def test_the_file_is_sorted_readable_and_comes_back_the_same(tmp_path):
         row(clusters={"client/1": "a"}, margin=0.1),
         row(0.3, defense="fedaws", range=(None, 100.0)),
     ]
-    save(path, Baseline.of(rows))
-    assert load(path) == Baseline.of(reversed(rows))
+    save_baseline(path, Baseline.of(rows))
+    assert load_baseline(path) == Baseline.of(reversed(rows))
     value = json.loads(path.read_text())
     assert list(value["settings"]) == ["digits/fedaws", "digits/fedgn"]
     # A row is one line, and no unit is in it.
@@ -220,7 +220,7 @@ def test_the_file_is_sorted_readable_and_comes_back_the_same(tmp_path):
     assert sum('"value": ' in line for line in told.splitlines()) == 3
     assert "client/1" not in told
     first = path.read_bytes()
-    save(path, Baseline.of(rows[::-1]))
+    save_baseline(path, Baseline.of(rows[::-1]))
     assert path.read_bytes() == first
 
 
@@ -316,5 +316,5 @@ def test_an_attack_that_is_not_the_installed_one_accuses_and_never_acquits():
 
 
 def test_the_code_is_in_the_file(tmp_path):
-    save(tmp_path / "leakage.json", Baseline.of([row(code=CODE)]))
-    assert load(tmp_path / "leakage.json").rows[0].code == CODE
+    save_baseline(tmp_path / "leakage.json", Baseline.of([row(code=CODE)]))
+    assert load_baseline(tmp_path / "leakage.json").rows[0].code == CODE

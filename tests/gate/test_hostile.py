@@ -6,7 +6,7 @@ import pytest
 from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base.errors import BrokenFile
-from leakbench.gate.baseline import Baseline, load, save
+from leakbench.gate.baseline import Baseline, load_baseline, save_baseline
 
 LOOKS = (5, 8, 12, 20)
 
@@ -157,7 +157,7 @@ def test_update_says_that_a_limit_is_not_surely_kept():
 
 def edited(tmp_path, change):
     path = tmp_path / "leakage.json"
-    save(path, Baseline.of([row(0.2)]))
+    save_baseline(path, Baseline.of([row(0.2)]))
     value = json.loads(path.read_text())
     change(value["settings"]["digits/fedgn"])
     path.write_text(json.dumps(value))
@@ -174,7 +174,7 @@ def edited(tmp_path, change):
 )
 def test_an_edited_file_is_damaged(tmp_path, change, words):
     with pytest.raises(BrokenFile, match=words):
-        load(edited(tmp_path, change))
+        load_baseline(edited(tmp_path, change))
 
 
 def test_a_wide_margin_makes_no_ceiling():

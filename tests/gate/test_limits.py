@@ -4,7 +4,7 @@ import pytest
 from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base.errors import UsageError
-from leakbench.gate.baseline import Baseline, load, save
+from leakbench.gate.baseline import Baseline, load_baseline, save_baseline
 from leakbench.gate.limits import parse
 
 NOTHING = Baseline(())
@@ -133,14 +133,14 @@ def test_a_limit_is_read_with_blanks_and_signs():
 def test_limits_stand_in_the_file_and_update_does_not_pass_them(tmp_path):
     path = tmp_path / "leakage.json"
     fresh, _ = update([row(0.2)], None, limits=["p_leak<=0.3"])
-    save(path, fresh)
-    assert load(path).limits == ("p_leak<=0.3",)
-    got = check([row(0.5)], load(path))
+    save_baseline(path, fresh)
+    assert load_baseline(path).limits == ("p_leak<=0.3",)
+    got = check([row(0.5)], load_baseline(path))
     assert {o.state for o in got.limits} == {"breached"}
-    refused, said = update([row(0.5)], load(path), accept=["*"])
+    refused, said = update([row(0.5)], load_baseline(path), accept=["*"])
     assert refused is None
     assert "p_leak<=0.3 is breached by cascade/transcript/p_leak/final: 0.5" in said.lines[0]
-    again, _ = update([row(0.1)], load(path))
+    again, _ = update([row(0.1)], load_baseline(path))
     assert again.limits == ("p_leak<=0.3",)
 
 

@@ -4,7 +4,7 @@ import pytest
 from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base.errors import BrokenFile
-from leakbench.gate.baseline import Baseline, load, save
+from leakbench.gate.baseline import Baseline, load_baseline, save_baseline
 from leakbench.gate.looks import default_looks, next_seeds, sides
 
 LOOKS = (5, 8, 12, 20)
@@ -105,7 +105,7 @@ def test_the_same_seeds_again_are_unchanged_whatever_else_is_there():
 @pytest.mark.parametrize("looks", ["[5, 3]", "[5, 5]", "[1]", "[2.5]", '"5"', "[true, 2]"])
 def test_looks_that_are_none_are_damage(tmp_path, looks):
     path = tmp_path / "leakage.json"
-    save(path, Baseline.of([row()], looks=(5,)))
+    save_baseline(path, Baseline.of([row()], looks=(5,)))
     path.write_text(path.read_text().replace('"looks": [5]', f'"looks": {looks}'))
     with pytest.raises(BrokenFile, match="looks"):
-        load(path)
+        load_baseline(path)

@@ -8,7 +8,7 @@ from helpers.gate_rows import check, row, scores
 from safetensors.numpy import save_file
 
 from leakbench.base.errors import BrokenFile
-from leakbench.gate.baseline import Baseline, load, save
+from leakbench.gate.baseline import Baseline, load_baseline, save_baseline
 from leakbench.gate.comparison import nearly, unchanged
 from leakbench.gate.sketch import sketch
 
@@ -101,8 +101,8 @@ def made(folder, tensors, **kept):
 def test_rounding_is_unchanged_also_through_the_file(tmp_path):
     own = scores(0.2, range(2), 5)
     then = made(tmp_path / "then", GUESSES, scores=own)
-    save(tmp_path / "leakage.json", Baseline.of([then]))
-    read = load(tmp_path / "leakage.json")
+    save_baseline(tmp_path / "leakage.json", Baseline.of([then]))
+    read = load_baseline(tmp_path / "leakage.json")
     moved = {s: {u: x + 1e-9 for u, x in of.items()} for s, of in own.items()}
     now = made(tmp_path / "now", noisy(1e-7), scores=moved)
     got = check([now], read)

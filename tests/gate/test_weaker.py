@@ -8,7 +8,7 @@ from helpers.run_folders import add_attack, edited, make_run, measure
 from leakbench import api
 from leakbench.base.errors import BrokenFile
 from leakbench.federation.utility import METRICS
-from leakbench.gate.baseline import load
+from leakbench.gate.baseline import load_baseline
 from leakbench.metrics import P_LEAK
 from leakbench.record.folders import find
 from leakbench.reporting.check import check_of
@@ -144,12 +144,12 @@ def test_a_weaker_attack_that_finds_more_accuses_all_the_same(tmp_path, how):
 def test_a_reports_tables_do_not_acquit_a_weaker_attack_either(tmp_path):
     then = made(tmp_path / "then", one(measure("p_leak", MANY, 0.01, ALL)))
     api.report(find([then]), tmp_path / "rep", formats=["csv", "json"])
-    from leakbench.reporting.other import of_folder
+    from leakbench.reporting.other import numbers_of_folder
 
     for how in LESS:
         now = made(tmp_path / how, one(LESS[how][0]))
         rows = api._gated(find([now]))[0]
-        found = against("there", rows, of_folder(tmp_path / "rep", {}), {}).rows
+        found = against("there", rows, numbers_of_folder(tmp_path / "rep", {}), {}).rows
         assert {r.word for r in found if r.attack != "utility"} == {"cannot tell"}, how
 
 
@@ -254,7 +254,7 @@ def test_an_older_baseline_passes_what_is_unchanged_and_nothing_that_leaks_less(
     api.update(find([then]), baseline=file)
     # As version 0.1 wrote it: one file, a flat list of rows.
     rows = []
-    for r in load(file).rows:
+    for r in load_baseline(file).rows:
         rows.append({k: v for k, v in r.parameters().items() if k not in OLD})
     meanings = {"p_leak": P_LEAK.meaning, "accuracy": METRICS["accuracy"].meaning}
     known = {name: m.parameters() for name, m in meanings.items()}

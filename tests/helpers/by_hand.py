@@ -127,7 +127,7 @@ class Heard(Observer[Federation]):
 
 def built(name: str, task: Few, **params: Any) -> Federation:
     """A federation in float64 that has run nothing, and notes everything."""
-    defense = registry.load("defenses", name).build(params, f"defense {name}")
+    defense = registry.load_plugin("defenses", name).build(params, f"defense {name}")
     how: dict[str, Any] = {"engine": "loop", "dtype": torch.float64, "recorder": Heard()}
     return Federation(defense, task, task.load(), seed=4, **how)
 

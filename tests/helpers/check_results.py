@@ -10,7 +10,7 @@ from leakbench.federation.utility import meanings
 from leakbench.gate import CheckResult, Comparison, GateRow
 from leakbench.gate.outcome import LimitOutcome
 from leakbench.metrics.prototypes import P_LEAK
-from leakbench.words.outcomes import with_words
+from leakbench.words.outcomes import check_in_words
 
 EVIL = "a\n::error::b ##[error]c %0A ]]> | `x` <script>&amp; [a](//b.c)\x1b[31m\u202e \x00\ufffe"
 
@@ -104,4 +104,4 @@ def found(*rows: Comparison, limits=(), unfinished=(), notes=(), code: int | Non
     undone = [reason("told", text=text, run=text.partition(": ")[0]) for text in unfinished]
     noted = tuple(map(in_words, notes))
     result = CheckResult(told, tuple(rows), tuple(limits), undone=tuple(undone), noted=noted)
-    return with_words(result if code is None else replace(result, exit_code=code))
+    return check_in_words(result if code is None else replace(result, exit_code=code))

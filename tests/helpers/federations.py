@@ -45,7 +45,7 @@ def each_defense() -> list[Any]:
 @cache
 def digits() -> Task:
     """The small task."""
-    return registry.load("tasks", "digits").build(
+    return registry.load_plugin("tasks", "digits").build(
         {"model": "mlp", "width": 8, "dim": 8}, "task digits"
     )
 
@@ -61,7 +61,7 @@ def first_digits(clients: int) -> tuple[Task, TaskData]:
 
 def method(name: str, **params: Any) -> Defense:
     """A defense with the task's own values, and ``params`` over them."""
-    return registry.load("defenses", name).build(
+    return registry.load_plugin("defenses", name).build(
         {**digits().defaults(name), **params}, f"defense {name}"
     )
 
@@ -75,7 +75,7 @@ def short(name: str) -> dict[str, Any]:
 
 def wrapper(name: str, **params: Any) -> Any:
     """A wrapper."""
-    return registry.load("wrappers", name).build(params, f"wrapper {name}")
+    return registry.load_plugin("wrappers", name).build(params, f"wrapper {name}")
 
 
 def uneven(data: TaskData, counts: Sequence[int]) -> TaskData:

@@ -5,7 +5,7 @@ from leakbench.gate import gate
 from leakbench.gate import update as gate_update
 from leakbench.gate.row import GateRow
 from leakbench.metrics import LPIPS, MSE, P_LEAK, SAMPLES_TO_90
-from leakbench.words.outcomes import with_words
+from leakbench.words.outcomes import check_in_words
 
 MEANINGS = {
     **{m.name: m.meaning for m in (P_LEAK, LPIPS, MSE, SAMPLES_TO_90)},
@@ -60,10 +60,10 @@ def utility(p=0.9, **kept):
 
 def check(*rows, **asked):
     """As ``leakbench.gate.check``, in words."""
-    return with_words(gate.check(*rows, **asked))
+    return check_in_words(gate.check(*rows, **asked))
 
 
 def update(*rows, **asked):
     """As ``leakbench.gate.update``, in words."""
     fresh, result = gate_update.update(*rows, **asked)
-    return fresh, with_words(result)
+    return fresh, check_in_words(result)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from leakbench.base.errors import BrokenFile, MethodError, UsageError
 from leakbench.base.jobs import Job
-from leakbench.base.jobs import run as run
 
 
 def double(x, *, progress):

@@ -33,7 +33,7 @@ def train(spec: Any, runs: str, threads: int, data: str) -> None:
     # A convolution's sums depend on it in the last bit.
     torch.set_num_threads(threads)
     training.CHECKPOINT_SECONDS, training.CHECKPOINT_SHARE = 0.0, 0
-    training.train(
+    training.train_run(
         RunSpec.build(spec, "run"),
         Path(runs),
         device="cpu",

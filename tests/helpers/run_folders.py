@@ -270,7 +270,7 @@ def add_attack(
         "schema": 2,
         "status": status,
         "of": load(run).named,
-        "sources": dict(attack_code.installed(name) if sources is None else sources),
+        "sources": dict(attack_code.installed_sources(name) if sources is None else sources),
         "attack": name,
         "params": params,
         "threat": {

@@ -19,7 +19,7 @@ import torch
 from leakbench import api
 from leakbench.attacking import choices
 from leakbench.attacking.guess import Guess
-from leakbench.attacking.guessing import Guessed, _save, described, folder_of
+from leakbench.attacking.guessing import Guessed, _save, attack_described, folder_of
 from leakbench.attacking.public_facts import Outline
 from leakbench.base.files import digests, read_csv, read_sealed, write_sealed
 from leakbench.record.folders import Run, load
@@ -105,7 +105,7 @@ def write_guesses(
     guesses = [Guessed(role, stage, g) for role, stage, g in found]  # type: ignore[arg-type]
     _save(folder / "guess.safetensors", guesses, recording.run.transcript)
     files = digests(folder, without=("attack.json", "units.csv", "results.csv"))
-    meta = {**described(recording, name, attack, 0.0), "files": files}
+    meta = {**attack_described(recording, name, attack, 0.0), "files": files}
     write_sealed(folder / "attack.json", meta)
     return folder
 

@@ -8,7 +8,7 @@ from helpers.report_data import bare_json, gained, runs_of, setting
 from leakbench.base.reason import in_words
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.question import Judged, Question
-from leakbench.judging.verdict import judge
+from leakbench.judging.verdict import judge_evidence
 from leakbench.metrics import topics
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.results.number import Attacker, Evaluated, Number
@@ -96,7 +96,7 @@ def judged(word, name, utility=0.5, reference=False, dead=0, paper=None):
         else case()
     )
     c = change(c, hides=not reference)
-    verdict = judge(c)
+    verdict = judge_evidence(c)
     made = known(name, utility, reference, dead)
     return Judged(setting=made, evidence=c, verdict=verdict, sentence=sentence(c, verdict))
 

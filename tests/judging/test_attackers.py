@@ -14,11 +14,11 @@ from leakbench.judging.attackers import real, row_of, speaks
 from leakbench.judging.gaps import gaps, picked
 from leakbench.judging.leaders import most_often
 from leakbench.judging.question import Judged
-from leakbench.judging.verdict import judge
+from leakbench.judging.verdict import judge_evidence
 from leakbench.metrics import context, topics
 from leakbench.words.amounts import count
 from leakbench.words.attackers import absent, present
-from leakbench.words.headlines import named
+from leakbench.words.headlines import names_of
 from leakbench.words.verdict_counts import counts, tally, unjudged
 from leakbench.words.verdicts import sentence, short
 
@@ -29,7 +29,7 @@ def words_of(reasons):
 
 def attacked(*attacks, **more):
     evidence = case(*attacks, **more)
-    verdict = judge(evidence)
+    verdict = judge_evidence(evidence)
     told = sentence(evidence, verdict)
     return Judged(setting=known("a"), evidence=evidence, verdict=verdict, sentence=told)
 
@@ -124,11 +124,11 @@ def test_a_margin_on_logarithms_is_a_factor():
 
 def test_no_more_than_three_are_named():
     many = [judged("held", name) for name in "abcd"]
-    assert named(many[:1]) == "a"
-    assert named(many[:2]) == "a and b"
-    assert named(many[:3]) == "a, b and c"
-    assert named(many) == "a, b, c and 1 more"
-    assert named(many, most=1) == "a and 3 more"
+    assert names_of(many[:1]) == "a"
+    assert names_of(many[:2]) == "a and b"
+    assert names_of(many[:3]) == "a, b and c"
+    assert names_of(many) == "a, b, c and 1 more"
+    assert names_of(many, most=1) == "a and 3 more"
 
 
 def test_what_is_best_most_often():
@@ -202,13 +202,13 @@ def test_numbers_and_kinds_read_aloud():
     ],
 )
 def test_a_verdict_in_a_few_words(evidence, rule, told):
-    verdict = judge(evidence)
+    verdict = judge_evidence(evidence)
     assert verdict.rule == rule
     assert short(evidence, verdict).startswith(told)
 
 
 def test_the_numbers_behind_a_verdict_are_not_written_with_it():
-    told = judge(case(number(0.9))).model_dump()
+    told = judge_evidence(case(number(0.9))).model_dump()
     behind = {"reached", "worst", "paper", "binding", "counting", "doubts", "copied"}
     assert not told.keys() & behind
     assert (told["rule"], told["word"], told["tone"]) == (5, "leaks", "leak")

@@ -8,7 +8,7 @@ from helpers.verdicts import case, change, known, number, question
 
 from leakbench.judging.fronts import Axes, front, lost, steps, trades
 from leakbench.judging.question import Judged
-from leakbench.judging.verdict import judge
+from leakbench.judging.verdict import judge_evidence
 from leakbench.metrics.images import LPIPS
 from leakbench.words.verdicts import sentence
 
@@ -19,7 +19,7 @@ def made(name, own, real, utility, **more):
     its = {"configuration": base, "utility": gained(base, utility)}
     paper, best = number(own, "paper", "nearest", width=0.01), number(real)
     evidence = case(change(paper, **its), change(best, **its), **more)
-    verdict = judge(evidence)
+    verdict = judge_evidence(evidence)
     told = sentence(evidence, verdict)
     return Judged(setting=known(name, utility), evidence=evidence, verdict=verdict, sentence=told)
 

@@ -7,7 +7,7 @@ from helpers.verdicts import at, case, change, judged, known, number, question, 
 
 from leakbench.judging.leaders import leaks_least, may_be, most_often
 from leakbench.judging.question import Judged
-from leakbench.judging.verdict import judge
+from leakbench.judging.verdict import judge_evidence
 from leakbench.reporting import maps
 from leakbench.words.headlines import lede
 from leakbench.words.verdicts import sentence
@@ -19,7 +19,7 @@ def open_(name, value=0.0, utility=0.5):
     """Cannot tell: the lowest number here, with an interval that shows nothing."""
     row = at(number(0.03), value, 0.0, 0.3)
     c = case(row, seeds=3)
-    made = judge(c)
+    made = judge_evidence(c)
     assert made.word == "cannot tell"
     return Judged(
         setting=known(name, utility), evidence=c, verdict=made, sentence=sentence(c, made)
@@ -70,7 +70,9 @@ def test_equals_are_named_as_equals_in_any_order():
 def test_a_leak_with_a_lower_number_does_not_pass_the_praise_on():
     """Its own control is low, so that less is most of what there is."""
     low = case(number(0.25, control=0.3))
-    leak = Judged(setting=known("low", 0.57), evidence=low, verdict=judge(low), sentence="x")
+    leak = Judged(
+        setting=known("low", 0.57), evidence=low, verdict=judge_evidence(low), sentence="x"
+    )
     assert leak.verdict.word == "leaks"
     part = judged("part", "b", 0.56)
     assert leaks_least([leak, part]) == ()
@@ -120,7 +122,9 @@ def test_a_map_praises_by_the_same_rule(settings, why):
 
 def test_four_of_four_is_no_praise_though_so_few_make_it_a_leak_in_part():
     c = case(number(1.0, low=0.4, n=4, control=1.0), seeds=1)
-    every = Judged(setting=known("FedGN", 0.57), evidence=c, verdict=judge(c), sentence="x")
+    every = Judged(
+        setting=known("FedGN", 0.57), evidence=c, verdict=judge_evidence(c), sentence="x"
+    )
     assert every.verdict.word == "leaks in part"
     assert not may_be(every)
     assert text_of(lede(question(FREE, every))).endswith(

@@ -14,7 +14,7 @@ from leakbench.judging.acquittal import doubts, open_share
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.judging import _audited, _because, _present, _Reasons, _Why
 from leakbench.judging.sample_size import clusters_needed, seeds_needed
-from leakbench.judging.verdict import judge
+from leakbench.judging.verdict import judge_evidence
 from leakbench.metrics import images
 from leakbench.results.number import Missing, Power
 from leakbench.statistics.multiplicity import bonferroni
@@ -200,8 +200,8 @@ def test_who_looks_safest_is_told_from_two_margins_on(paper, told):
 
 def test_the_papers_own_attack_is_not_set_against_itself():
     alone = case(number(0.9, "paper"), cascade=None)
-    assert judge(alone).rule == 5
-    assert "paper's own attack names" not in sentence(alone, judge(alone))
+    assert judge_evidence(alone).rule == 5
+    assert "paper's own attack names" not in sentence(alone, judge_evidence(alone))
 
 
 def test_a_metric_that_falls_has_its_edges_turned():
@@ -218,7 +218,7 @@ def test_copies_accuse_where_no_attack_counts(copies, rule):
     """By another metric of the question; half of the units are most of what there is."""
     weak = number(0.02, flags=["control_failed"])
     copied = change(number(0.3, n=300), power=power(9, as_good=copies))
-    verdict = judge(case(weak, beside=(copied,)))
+    verdict = judge_evidence(case(weak, beside=(copied,)))
     assert (verdict.reached, verdict.rule) == (None, rule)
     assert verdict.word == {8: "leaks in part", 5: "leaks"}[rule]
 

@@ -20,12 +20,12 @@ from leakbench.judging.evidence import Evidence
 from leakbench.judging.gaps import unread
 from leakbench.judging.judging import _sends_kind
 from leakbench.judging.sample_size import seeds_needed
-from leakbench.judging.verdict import judge
+from leakbench.judging.verdict import judge_evidence
 from leakbench.metrics import context, images, topics
 from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
 from leakbench.statistics.multiplicity import bonferroni
-from leakbench.words.amounts import amount, count, plural
-from leakbench.words.headlines import headline, lede, others
+from leakbench.words.amounts import count, plural, value_text
+from leakbench.words.headlines import headline, lede, other_questions
 from leakbench.words.verdict_counts import counts, unjudged
 from leakbench.words.verdicts import sentence
 
@@ -35,12 +35,12 @@ def words_of(reasons):
 
 
 def said(c):
-    return sentence(c, judge(c))
+    return sentence(c, judge_evidence(c))
 
 
 def test_rule_1_sends_nothing_of_the_kind():
     c = case(kind="prototype", sends=("update",), sends_kind=False)
-    assert judge(c).rule == 1
+    assert judge_evidence(c).rule == 1
     assert said(c) == "Sends no prototype: nothing for this attack to read. Judge it by its update."
     assert said(change(c, sends=("features", "labels", "update"))).endswith(
         "Judge it by its features, labels and update."
@@ -49,7 +49,7 @@ def test_rule_1_sends_nothing_of_the_kind():
 
 def test_rule_2_not_attacked_says_why():
     c = case(reasons=(in_words("its prediction was over ten minutes"),))
-    assert judge(c).rule == 2
+    assert judge_evidence(c).rule == 2
     assert (
         said(c)
         == "Not attacked: its prediction was over ten minutes. Nothing is known about its leakage."
@@ -58,7 +58,7 @@ def test_rule_2_not_attacked_says_why():
 
 def test_rule_3_dead_only_if_every_seed_is():
     c = case(number(0.9), dead_seeds=3, dead_because="accuracy 0.100 is not beyond chance (0.100)")
-    assert judge(c).rule == 3
+    assert judge_evidence(c).rule == 3
     assert said(c).startswith(
         "Dead run: accuracy 0.100 is not beyond chance (0.100). Its leakage says nothing about the"
         " method"
@@ -70,17 +70,17 @@ def test_rule_3_dead_only_if_every_seed_is():
     paper = case(number(0.9, "paper"), dead_seeds=3, dead_because="it did not learn")
     assert "It is not private either" in said(paper)
     some = change(c, dead_seeds=1)
-    assert judge(some).rule == 5
+    assert judge_evidence(some).rule == 5
     assert "1 of 3 seeds died." in said(some)
 
 
 def test_rule_4_needs_a_control_that_succeeded():
     failed = number(0.02, flags=["control_failed"])
-    assert judge(case(failed)).rule == 4
+    assert judge_evidence(case(failed)).rule == 4
     # What is beyond the blind guess was found, whatever the control.
-    assert judge(case(number(0.9, control=0.0, flags=["control_failed"]))).word == "leaks"
-    assert judge(case(number(0.02, control=0.1))).rule == 4  # k - f = 0.09 < 2 * 0.05
-    assert judge(case(number(0.02, control=0.12))).rule != 4
+    assert judge_evidence(case(number(0.9, control=0.0, flags=["control_failed"]))).word == "leaks"
+    assert judge_evidence(case(number(0.02, control=0.1))).rule == 4  # k - f = 0.09 < 2 * 0.05
+    assert judge_evidence(case(number(0.02, control=0.12))).rule != 4
     text = said(case(number(0.02, control=0.05)))
     assert text.startswith(
         "Attack too weak to judge: even with nothing defended it names 5 of 100 clients on average;"
@@ -92,15 +92,15 @@ def test_rule_4_needs_a_control_that_succeeded():
 def test_a_weak_attack_does_not_count_beside_a_strong_one():
     weak = number(0.02, attack="weak", flags=["control_failed"])
     c = case(weak, number(0.012, width=0.012), worst=number(0.012, attack="any_attack"))
-    verdict = judge(c)
+    verdict = judge_evidence(c)
     assert [a.attacker.name for a in verdict.counting] == ["unmix"]
     assert "1 of 2 attacks was too weak and does not count." in said(c)
 
 
 def test_rule_5_low_at_least_half_way():
     half = 0.01 + (1.0 - 0.01) / 2
-    assert judge(case(number(0.6, low=half))).rule == 5
-    assert judge(case(number(0.6, low=half - 1e-6))).rule == 8
+    assert judge_evidence(case(number(0.6, low=half))).rule == 5
+    assert judge_evidence(case(number(0.6, low=half - 1e-6))).rule == 8
     c = case(
         number(0.04, "paper", "nearest"), number(0.94), worst=number(0.97, attack="any_attack")
     )
@@ -115,7 +115,7 @@ def test_accuses_with_the_best_single_attack_if_it_beats_the_cascade():
     c = case(
         number(0.9, attack="a"), number(0.2, attack="b"), cascade=number(0.2, attack="cascade")
     )
-    verdict = judge(c)
+    verdict = judge_evidence(c)
     assert verdict.rule == 5
     assert verdict.reached.attacker.name == "a"
 
@@ -133,14 +133,14 @@ def test_the_best_of_several_attacks_pays_for_having_been_picked():
     assert bonferroni(row.value, 4).low <= wide.low
     close = number(0.58, attack="a", low=0.506, n=60)
     others_ = [number(0.02, attack=f"b{i}", width=0.02) for i in range(3)]
-    assert judge(case(close, cascade=number(0.02, attack="cascade"))).rule == 5
-    assert judge(case(close, *others_, cascade=number(0.02, attack="cascade"))).rule == 8
+    assert judge_evidence(case(close, cascade=number(0.02, attack="cascade"))).rule == 5
+    assert judge_evidence(case(close, *others_, cascade=number(0.02, attack="cascade"))).rule == 8
 
 
 @pytest.mark.parametrize(("value", "rule"), [(0.9, 5), (0.2, 6), (0.0, 6)])
 def test_rule_6_only_the_papers_own_attack(value, rule):
     c = case(number(value, "paper"), cascade=None)
-    assert judge(c).rule == rule
+    assert judge_evidence(c).rule == rule
     if rule == 6:
         assert said(c).startswith(
             f"Cannot tell: only the paper's own attack was tried; it names {count(value, 100)}"
@@ -161,39 +161,39 @@ def test_paper_alone_is_said_to_count_where_others_were_too_weak():
 def test_rule_7_held_by_the_upper_bound_of_every_attack():
     fine = number(0.01, low=0.0, high=0.05)
     c = case(fine, number(0.02, attack="b", low=0.0, high=0.06))
-    assert judge(c).rule == 7
+    assert judge_evidence(c).rule == 7
     assert (
         said(c)
         == "Held on this question against the 2 attacks tried: at worst 2 of 100 clients on average"
         " (0 of 100 to 6 of 100 with 95 % confidence); a blind guess names 1 of 100. Other"
         " attacks may do better."
     )
-    assert judge(case(fine, number(0.02, attack="b", low=0.0, high=0.0601))).rule == 9
+    assert judge_evidence(case(fine, number(0.02, attack="b", low=0.0, high=0.0601))).rule == 9
     # Nothing is acquitted without the upper bound.
-    assert judge(change(c, any_attack=None)).rule == 9
+    assert judge_evidence(change(c, any_attack=None)).rule == 9
 
 
 def test_copies_that_raise_the_floor_of_any_attack_acquit_nobody():
     row = number(0.15, low=0.005, high=0.2)
     c = case(row, worst=number(0.15, attack="any_attack", low=0.1, high=0.2, floor=0.2))
-    assert judge(c).rule == 9
+    assert judge_evidence(c).rule == 9
 
 
 def test_held_is_refused_where_the_low_is_beyond_the_floor():
-    assert judge(case(number(0.03, low=0.02, high=0.05))).rule == 8
+    assert judge_evidence(case(number(0.03, low=0.02, high=0.05))).rule == 8
 
 
 @pytest.mark.parametrize(("failed", "rule"), [(0, 7), (30, 7), (31, 9)])
 def test_more_than_a_tenth_failed_is_no_acquittal(failed, rule):
     c = case(number(0.01, low=0.0, high=0.05, failed=failed, tried=300))
-    assert judge(c).rule == rule
+    assert judge_evidence(c).rule == rule
 
 
 def test_rule_8_in_part():
     c = case(
         number(0.38, "paper"), number(0.54, width=0.06), worst=number(0.62, attack="any_attack")
     )
-    assert judge(c).rule == 8
+    assert judge_evidence(c).rule == 8
     assert said(c).startswith(
         "Leaks in part: an attacker names 54 of 100 clients on average, at worst 62 of 100. "
         "A blind guess names 1 of 100, with nothing defended it is 100 of 100."
@@ -202,7 +202,7 @@ def test_rule_8_in_part():
 
 def test_rule_9_says_what_would_settle_it():
     c = case(number(0.03, low=0.005, high=0.09))
-    assert judge(c).rule == 9
+    assert judge_evidence(c).rule == 9
     # (0.09 - 0.03) / (0.06 - 0.03) = 2 for held; (0.03 - 0.005) / (0.03 - 0.01) = 1.25 for in part:
     # 3 * 1.25 ** 2 - 3 = 1.7
     assert said(c).startswith(
@@ -218,20 +218,20 @@ def test_less_is_more_for_distances_and_counts():
     near = number(0.1, low=0.08, high=0.12, **far)
     c = case(near, metric=images.LPIPS)
     assert near.best == -0.05  # as good as the original, not better
-    assert judge(c).rule == 5
-    assert judge(case(at(near, 0.6, 0.58, 0.62), metric=images.LPIPS)).rule == 7
+    assert judge_evidence(c).rule == 5
+    assert judge_evidence(case(at(near, 0.6, 0.58, 0.62), metric=images.LPIPS)).rule == 7
     needed = {"floor": 1000, "control": 8, "metric": context.SAMPLES_TO_90}
     samples = number(64, "public", "ctx", low=40, high=88, **needed)
     # Half way on logarithms: 89.
-    assert judge(case(samples, metric=context.SAMPLES_TO_90)).rule == 5
-    assert judge(case(at(samples, 64, 40, 91), metric=context.SAMPLES_TO_90)).rule == 8
+    assert judge_evidence(case(samples, metric=context.SAMPLES_TO_90)).rule == 5
+    assert judge_evidence(case(at(samples, 64, 40, 91), metric=context.SAMPLES_TO_90)).rule == 8
 
 
 def test_open_ended_metrics_cap_the_control():
     row = number(40.0, low=38.0, high=42.0, floor=12.0, control=78.0, metric=images.PSNR)
-    assert judge(case(row, metric=images.PSNR)).rule == 5
+    assert judge_evidence(case(row, metric=images.PSNR)).rule == 5
     assert "rebuilds images to 40.0 dB" in said(case(row, metric=images.PSNR))
-    assert judge(case(at(row, 18.0, 16.0, 20.0), metric=images.PSNR)).rule == 8
+    assert judge_evidence(case(at(row, 18.0, 16.0, 20.0), metric=images.PSNR)).rule == 8
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_whole_of_one_unit_has_no_fraction():
         "1 of 1",
     ]
     c = case(number(1.0, n=1), seeds=1)
-    assert amount(c, c.attacks[0], 1.0, full=True) == "1 of 1 client"
+    assert value_text(c, c.attacks[0], 1.0, full=True) == "1 of 1 client"
 
 
 @given(st.floats(0, 1), st.integers(1, 500))
@@ -302,7 +302,7 @@ def test_the_papers_gap_is_not_said_below_two_margins_or_where_it_held():
     assert "paper's own" not in said(case(number(0.85, "paper"), number(0.94)))
     assert "paper's own" in said(case(number(0.83, "paper"), number(0.94)))
     held = case(number(0.01, "paper", low=0.0, high=0.04), number(0.01, low=0.0, high=0.04))
-    assert judge(held).rule == 7
+    assert judge_evidence(held).rule == 7
     assert "paper's own" not in said(held)
 
 
@@ -325,7 +325,7 @@ def test_every_case_has_a_verdict_and_a_sentence(rows, dead):
         dead_because="accuracy 0.1 is not beyond chance (0.1)",
         reasons=(in_words("nobody did"),),
     )
-    verdict = judge(c)
+    verdict = judge_evidence(c)
     text = sentence(c, verdict)
     assert text.endswith(".")
     assert "nan" not in text.lower()
@@ -467,15 +467,17 @@ def test_a_method_that_hides_nothing_is_judged_by_itself():
 def test_what_hides_nothing_is_its_own_control():
     """All that is found is all there is: beyond the blind guess it leaks, and it never held."""
     some = case(number(0.3, low=0.06, control=0.3))
-    assert judge(some).word == "leaks in part"
-    assert judge(change(some, hides=False)).word == "leaks"
-    assert judge(change(some, hides=False, dead_seeds=3)).word == "dead run"
+    assert judge_evidence(some).word == "leaks in part"
+    assert judge_evidence(change(some, hides=False)).word == "leaks"
+    assert judge_evidence(change(some, hides=False, dead_seeds=3)).word == "dead run"
     only = case(number(0.3, "paper", low=0.06, control=0.3))
-    assert judge(change(only, hides=False)).word == judge(only).word == "cannot tell"
+    assert (
+        judge_evidence(change(only, hides=False)).word == judge_evidence(only).word == "cannot tell"
+    )
     little = case(number(0.012, width=0.012))
-    assert judge(little).word == "held"
+    assert judge_evidence(little).word == "held"
     none = change(little, hides=False)
-    assert judge(none).word == "attack too weak"
+    assert judge_evidence(none).word == "attack too weak"
     assert said(none).startswith(
         "Attack too weak to judge: even with nothing defended it names 1 of 100 clients on average;"
     )
@@ -540,11 +542,11 @@ def test_what_held_on_one_question_is_said_to_leak_on_another():
     bad = judged("leaks", "a")
     found = [change(bad, setting=one.setting)]
     other = asked(topics.IMAGES, images.IDENTIFICATION.meaning, found, probe=True)
-    assert others(q, [q, other], one) == ["On images, on probes: leaks."]
+    assert other_questions(q, [q, other], one) == ["On images, on probes: leaks."]
     sends = known("a", kinds=("prototype", "update", "model"))
     read = change(one.evidence, reads=("prototype",))
     both = question(change(one, setting=sends, evidence=read))
-    assert others(both, [both], both.judged[0]) == ["Its updates were not attacked."]
+    assert other_questions(both, [both], both.judged[0]) == ["Its updates were not attacked."]
 
 
 def test_but_by_probes_is_said_of_what_probes_read_and_of_nothing_else():
@@ -553,7 +555,7 @@ def test_but_by_probes_is_said_of_what_probes_read_and_of_nothing_else():
     mine = question(change(one, setting=sends, evidence=change(one.evidence, reads=())))
     seen = change(one, setting=sends, evidence=change(one.evidence, reads=("update",)))
     probes = asked(topics.IMAGES, images.IDENTIFICATION.meaning, [seen], probe=True)
-    assert others(mine, [mine, probes], mine.judged[0]) == [
+    assert other_questions(mine, [mine, probes], mine.judged[0]) == [
         "Its updates were not attacked but by probes.",
         "Its mean data were not attacked.",
     ]

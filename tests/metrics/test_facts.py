@@ -23,7 +23,7 @@ SINCE = {"image_found", "word_precision", "word_recall", "features_within", "own
 OF_ATTACKS = [
     pytest.param(m, id=f"{name}-{m.name}")
     for name in registry.names("attacks")
-    for m in registry.load("attacks", name).metrics
+    for m in registry.load_plugin("attacks", name).metrics
 ]
 STATED = {p.values[0].name: p.values[0].meaning for p in OF_ATTACKS} | {
     m.name: m for m in (RECOVERED.meaning, RECOVERY_PRECISION.meaning, *meanings().values())

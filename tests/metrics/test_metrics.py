@@ -182,7 +182,7 @@ class TestImages:
                 images(metric, torch.full((1, 1, 8, 8), math.nan), truth)
 
     def test_small_images_have_no_lpips_and_nothing_is_loaded_to_find_out(self, monkeypatch):
-        monkeypatch.setattr("leakbench.metrics.lpips.load", lambda: pytest.fail("loaded"))
+        monkeypatch.setattr("leakbench.metrics.lpips.load_network", lambda: pytest.fail("loaded"))
         with pytest.raises(NotMeasured, match="at least 32 x 32"):
             images(LPIPS, torch.ones(1, 1, 8, 8), batch(torch.ones(1, 1, 8, 8), [12]))
 
@@ -407,7 +407,7 @@ class TestCorrelations:
     {
         m.name: m
         for name in registry.names("attacks")
-        for m in registry.load("attacks", name).metrics
+        for m in registry.load_plugin("attacks", name).metrics
     }.values(),
     ids=lambda m: m.name,
 )

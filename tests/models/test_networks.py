@@ -482,11 +482,11 @@ def test_one_fused_round_is_one_of_the_loop(name, task):
     sets = [Examples(shared(0, name).normal("x", 24, *task), y) for name in ("a", "b", "c")]
     rows = torch.arange(24).view(4, 6)
     data = TaskData(*sets, rows, torch.full((4,), 6), torch.full((4,), -1))
-    kind = registry.load("tasks", "digits")
+    kind = registry.load_plugin("tasks", "digits")
     chosen = type("Small", (kind,), {"shape": task, "classes": 3, "signal": True})(
         clients=4, split="iid", model=name, width=3
     )
-    method = registry.load("defenses", "fedavg")(batch=6)
+    method = registry.load_plugin("defenses", "fedavg")(batch=6)
     ends = []
     for engine in ("fused", "loop"):
         fed = Federation(method, chosen, data, engine=engine, dtype=torch.float64)

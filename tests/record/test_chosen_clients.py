@@ -25,7 +25,7 @@ def spec_of(policy, *, fraction=1.0, seed=3, **more):
 
 def run(out, policy, said=None, **more):
     say = (lambda _: None) if said is None else said.append
-    return training.train(spec_of(policy, **more), out, say=say).path
+    return training.train_run(spec_of(policy, **more), out, say=say).path
 
 
 def whole(folder, room="transcript"):

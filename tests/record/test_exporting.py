@@ -14,7 +14,7 @@ from helpers.small_runs import FEATURES, again, copied, plugged, trained
 from leakbench import api
 from leakbench.attacking import guessing
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import digest, read_sealed, read_tree, write_tree
+from leakbench.base.files import file_digest, read_sealed, read_tree, write_tree
 from leakbench.base.tree import flat
 from leakbench.cli import run as cli
 from leakbench.record import exporting
@@ -139,7 +139,7 @@ def test_nothing_but_the_listed_files_and_no_trace_of_the_seed(run, archive):
     text = archive.read_bytes()
     assert str(SEED).encode() not in text
     # A hash of the answer is a way to check a guess.
-    assert digest(run.path / "truth" / "data.safetensors").encode() not in text
+    assert file_digest(run.path / "truth" / "data.safetensors").encode() not in text
     assert str(run.path).encode() not in text
     assert meta["spec"]["seed"] != SEED
     assert meta["command"] == ""

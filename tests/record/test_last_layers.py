@@ -10,7 +10,7 @@ from leakbench.record.folders import load
 from leakbench.record.policy import Policy
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import make_spec
-from leakbench.record.training import train
+from leakbench.record.training import train_run
 
 LAST = {"head.weight", "head.bias"}
 ONE = {"steps": 1, "batch": 4}
@@ -19,7 +19,7 @@ ONE = {"steps": 1, "batch": 4}
 def run(out, name="fedgn", record="standard", **more):
     params = {**ONE, **more.pop("params", {})}
     how = {"rounds": 6, "seed": 3, "dtype": "float64", "record": record, **more}
-    return train(make_spec(name, params=params, task_params=TASK, **how), out).path
+    return train_run(make_spec(name, params=params, task_params=TASK, **how), out).path
 
 
 def updates(folder, room="transcript"):

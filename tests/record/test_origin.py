@@ -15,7 +15,7 @@ from leakbench.federation import choosing
 from leakbench.gate.comparison import BLOCKING
 from leakbench.record import checkpoint, origin, training
 from leakbench.record.runspec import make_spec
-from leakbench.record.training import train
+from leakbench.record.training import train_run
 from leakbench.results.tables import collect
 
 METHOD = '''
@@ -60,7 +60,7 @@ def stopped(runs, monkeypatch, after=4, spec=None):
         m.setattr(training, "CHECKPOINT_SECONDS", 0.0)
         m.setattr(training, "CHECKPOINT_SHARE", 0)
         with pytest.raises(KeyboardInterrupt):
-            train(spec, runs, device="cpu", progress=progress)
+            train_run(spec, runs, device="cpu", progress=progress)
     return runs / spec.folder()
 
 
@@ -84,7 +84,7 @@ def other_code(tmp_path, monkeypatch):
 def test_a_run_that_other_code_began_is_refused_with_both_ways_on(other_code):
     before = content(other_code)
     with pytest.raises(UsageError) as said:
-        train(spec_of(), other_code.parent, device="cpu")
+        train_run(spec_of(), other_code.parent, device="cpu")
     text = str(said.value)
     assert "the source of the method (" in text
     assert "--restart" in text
@@ -96,16 +96,16 @@ def test_a_run_that_other_code_began_is_refused_with_both_ways_on(other_code):
 def test_restart_leaves_nothing_of_it(other_code, tmp_path):
     (other_code / "attacks" / "old").mkdir(parents=True)
     (other_code / "attacks" / "old" / "attack.json").write_text("{}")
-    whole = train(spec_of(), tmp_path / "whole", device="cpu").path
-    again = train(spec_of(), other_code.parent, device="cpu", restart=True)
+    whole = train_run(spec_of(), tmp_path / "whole", device="cpu").path
+    again = train_run(spec_of(), other_code.parent, device="cpu", restart=True)
     assert not again.skipped
     assert content(again.path) == content(whole)
-    anew = train(spec_of(), other_code.parent, device="cpu", restart=True)  # complete as it is
+    anew = train_run(spec_of(), other_code.parent, device="cpu", restart=True)  # complete as it is
     assert not anew.skipped
 
 
 def test_mixed_says_whose_rounds_are_whose_and_flags_every_row(other_code):
-    path = train(spec_of(), other_code.parent, device="cpu", mixed=True).path
+    path = train_run(spec_of(), other_code.parent, device="cpu", mixed=True).path
     meta = read_sealed(path / "run.json")
     (begun,) = meta["begun_by"]
     assert begun["until"] == 3  # the checkpoint of round 4 was never written
@@ -130,14 +130,14 @@ def test_what_was_mixed_once_stays_so_when_it_is_killed_again(other_code, monkey
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)
     with pytest.raises(KeyboardInterrupt):
-        train(spec_of(), other_code.parent, device="cpu", mixed=True, progress=progress)
-    path = train(spec_of(), other_code.parent, device="cpu").path
+        train_run(spec_of(), other_code.parent, device="cpu", mixed=True, progress=progress)
+    path = train_run(spec_of(), other_code.parent, device="cpu").path
     assert [b["until"] for b in read_sealed(path / "run.json")["begun_by"]] == [3]
 
 
 def test_both_at_once_are_refused(other_code, capsys):
     with pytest.raises(UsageError, match="exclude each other"):
-        train(spec_of(), other_code.parent, restart=True, mixed=True)
+        train_run(spec_of(), other_code.parent, restart=True, mixed=True)
     assert cli(["train", "-d", "fedavg", "--restart", "--mixed", "-q"]) == 2
     assert "exclude each other" in capsys.readouterr().err
 
@@ -165,13 +165,13 @@ def test_other_data_are_refused_and_cannot_be_mixed(tmp_path, monkeypatch):
     before = content(folder)
     for mixed in (False, True):
         with pytest.raises(UsageError, match=r"the data \(.*--restart") as said:
-            train(spec, folder.parent, mixed=mixed)
+            train_run(spec, folder.parent, mixed=mixed)
         assert "--mixed" not in str(said.value)
     assert content(folder) == before
-    done = train(spec, folder.parent, restart=True)
+    done = train_run(spec, folder.parent, restart=True)
     heard = []
     monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path / "one"))
-    assert train(spec, folder.parent, say=heard.append).skipped
+    assert train_run(spec, folder.parent, say=heard.append).skipped
     assert len(heard) == 1
     assert "the data" in heard[0]
     assert "--restart" in heard[0]
@@ -188,7 +188,7 @@ def test_what_else_makes_it_another_origin(tmp_path, monkeypatch, what):
     meta["digest"] = checkpoint._digest(tree, meta)
     write_tree(path, tree, meta)
     with pytest.raises(UsageError, match=r"\(another"):
-        train(spec, tmp_path)
+        train_run(spec, tmp_path)
 
 
 def test_a_checkpoint_with_other_numbers_is_damaged(tmp_path, monkeypatch):
@@ -200,7 +200,7 @@ def test_a_checkpoint_with_other_numbers_is_damaged(tmp_path, monkeypatch):
     tree["federation"]["model"][name] = tree["federation"]["model"][name] + 1
     write_tree(path, tree, meta)
     with pytest.raises(BrokenFile, match="one was changed"):
-        train(spec, tmp_path)
+        train_run(spec, tmp_path)
 
 
 def test_it_goes_on_with_as_many_threads_as_it_began(tmp_path, monkeypatch):
@@ -209,10 +209,10 @@ def test_it_goes_on_with_as_many_threads_as_it_began(tmp_path, monkeypatch):
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        whole = train(spec, tmp_path / "whole").path
+        whole = train_run(spec, tmp_path / "whole").path
         cut = stopped(tmp_path / "cut", monkeypatch, spec=spec)
         torch.set_num_threads(1)
-        train(spec, tmp_path / "cut")
+        train_run(spec, tmp_path / "cut")
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
@@ -223,7 +223,7 @@ def test_it_goes_on_with_as_many_threads_as_it_began(tmp_path, monkeypatch):
 def test_rounds_that_are_trained_again_leave_no_file_of_the_first_time(tmp_path, monkeypatch):
     """Other code may have written a control where today's hides nothing."""
     spec = make_spec("fedavg", task_params=TASK, rounds=ROUNDS)
-    whole = train(spec, tmp_path / "whole").path
+    whole = train_run(spec, tmp_path / "whole").path
     for after in (3, 0):
         runs = tmp_path / f"cut{after}"
         folder = stopped(runs, monkeypatch, after=4, spec=spec)
@@ -231,29 +231,29 @@ def test_rounds_that_are_trained_again_leave_no_file_of_the_first_time(tmp_path,
             (folder / checkpoint.STATE).unlink()
         for room in ("control", "known", "truth", "transcript"):
             write_tree(folder / room / "round-000004.safetensors", {"x": torch.zeros(1)}, {})
-        train(spec, runs)
+        train_run(spec, runs)
         assert content(folder) == content(whole)
 
 
 def test_a_complete_run_of_other_code_is_told_and_flagged(tmp_path):
     heard = []
     with plugged("defenses", tmp_path, noisy=BARE):
-        path = train(spec_of(), tmp_path / "runs", say=heard.append).path
+        path = train_run(spec_of(), tmp_path / "runs", say=heard.append).path
         api.attack(path, "distance_correlation")
-        assert train(spec_of(), tmp_path / "runs", say=heard.append).skipped
+        assert train_run(spec_of(), tmp_path / "runs", say=heard.append).skipped
         assert heard == []
-        assert not origin.stale(read_sealed(path / "run.json"))
+        assert not origin.stale_sources(read_sealed(path / "run.json"))
     with plugged("defenses", tmp_path, noisy=NOISED):
-        assert train(spec_of(), tmp_path / "runs", say=heard.append).skipped
+        assert train_run(spec_of(), tmp_path / "runs", say=heard.append).skipped
         (line,) = heard
         assert "the source of the method differed" in line
         assert "--restart" in line
-        assert origin.stale(read_sealed(path / "run.json")) == ["method"]
+        assert origin.stale_sources(read_sealed(path / "run.json")) == ["method"]
         tables = collect([api.load(path)])
         assert all("stale_run" in n.flags for n in (*tables.numbers, *tables.utility))
         assert all("stale_run" in m.flags for _, m in tables.results)
     # Nobody can tell where the method is not installed, or the run does not say.
-    assert not origin.stale(read_sealed(path / "run.json"))
+    assert not origin.stale_sources(read_sealed(path / "run.json"))
     assert not origin.flags({"spec": read_sealed(path / "run.json")["spec"]})
 
 

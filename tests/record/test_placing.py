@@ -37,7 +37,7 @@ def test_the_new_files_are_there_and_no_others(tmp_path):
         "results.csv",
         "units.csv",
     ]
-    assert [m.value.value for m in units.of_run(load(run))] == [1.0]
+    assert [m.value.value for m in units.measured_of_run(load(run))] == [1.0]
 
 
 def test_who_reads_while_it_is_replaced_waits_for_the_new_one(tmp_path):
@@ -52,7 +52,7 @@ def test_who_reads_while_it_is_replaced_waits_for_the_new_one(tmp_path):
 
     writer = threading.Thread(target=finish)
     writer.start()
-    assert [m.value.value for m in units.of_run(load(run))] == [0.0]
+    assert [m.value.value for m in units.measured_of_run(load(run))] == [0.0]
     writer.join()
 
 
@@ -68,7 +68,7 @@ def test_who_reads_again_and_again_never_sees_half_of_it(tmp_path):
     writer = threading.Thread(target=replace)
     writer.start()
     while writer.is_alive():
-        seen.add(tuple(m.value.value for m in units.of_run(load(run))))
+        seen.add(tuple(m.value.value for m in units.measured_of_run(load(run))))
     writer.join()
     assert seen <= {(0.0,), (1.0,)}
     assert seen
@@ -85,7 +85,7 @@ def test_one_that_was_killed_in_between_is_not_complete_and_says_so(tmp_path, mo
     lacking = Lacking(None, None)
     (setting,) = group([load(run)])
     lacking.not_there(setting)
-    assert units.of_run(load(run)) == []
+    assert units.measured_of_run(load(run)) == []
     assert [missing_text(m) for m in lacking.missing if not m.metric] == [
         "not finished (status being replaced): run the same command again"
     ]
@@ -96,7 +96,7 @@ def test_what_is_damaged_stays_damaged(tmp_path):
     folder = attack(run, BAD)
     (folder / "units.csv").write_text("role\n")
     with pytest.raises(BrokenFile, match=r"units.csv was changed"):
-        units.of_run(load(run))
+        units.measured_of_run(load(run))
 
 
 def test_guesses_that_could_not_be_scored_are_kept_without_the_old_scores(tmp_path):
@@ -107,4 +107,4 @@ def test_guesses_that_could_not_be_scored_are_kept_without_the_old_scores(tmp_pa
     assert meta["status"] == "failed: no such metric"
     assert set(meta["files"]) == {"guess.safetensors"}
     assert sorted(p.name for p in folder.iterdir()) == ["attack.json", "guess.safetensors"]
-    assert units.of_run(load(run)) == []
+    assert units.measured_of_run(load(run)) == []

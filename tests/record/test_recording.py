@@ -14,10 +14,10 @@ from leakbench.base.errors import UsageError
 from leakbench.base.files import read_sealed, read_tree
 from leakbench.base.streams import Rng
 from leakbench.base.tree import flat, nbytes
-from leakbench.federation.batches import plan
+from leakbench.federation.batches import batch_plan
 from leakbench.federation.federation import Federation
 from leakbench.federation.net import Net
-from leakbench.federation.net import training as in_training
+from leakbench.federation.net import training_mode as in_training
 from leakbench.federation.parties import Batch, Client
 from leakbench.record import budget, recorder, training
 from leakbench.record.folders import load
@@ -25,7 +25,7 @@ from leakbench.record.messages import KINDS, LARGE, overlaid, round_file
 from leakbench.record.policy import Policy
 from leakbench.record.recorder import Recorder
 from leakbench.record.runspec import make_spec, parts
-from leakbench.record.training import train
+from leakbench.record.training import train_run
 from leakbench.scoring.truth import Answer, Truth
 
 SMALL = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
@@ -43,7 +43,7 @@ def trained(out, name, *, rounds=4, wrappers=(), record="standard", engine="auto
         record=record,
         engine=engine,
     )
-    return train(spec, out).path, spec
+    return train_run(spec, out).path, spec
 
 
 class Told(Rng):
@@ -719,7 +719,7 @@ def test_many_epochs_of_many_images_are_named_by_their_rows_and_scoring_finds_th
 
 
 def test_batches_are_made_when_they_are_asked_for(data):
-    todo = plan(data, range(3), seed=0, round=1, phase=0, batch=30, steps=0, epochs=2)
+    todo = batch_plan(data, range(3), seed=0, round=1, phase=0, batch=30, steps=0, epochs=2)
     made = todo.batches(data, 1)
     assert [len(b.y) for b in made] == [len(r) for r in todo.rows(1)]
     assert torch.equal(made[-1].x, made[len(made) - 1].x)
@@ -744,9 +744,9 @@ def test_large_checkpoints_are_written_less_often(tmp_path, monkeypatch):
     def progress(done, rounds, what):
         clock[0] += 4.0
 
-    monkeypatch.setattr(training.checkpoint, "write", slow)
+    monkeypatch.setattr(training.checkpoint, "write_checkpoint", slow)
     spec = make_spec("fedavg", task_params=SMALL, rounds=60)
-    train(spec, tmp_path, progress=progress)
+    train_run(spec, tmp_path, progress=progress)
     assert written[0] == 3  # after ten seconds
     assert written[1] - written[0] == training.CHECKPOINT_SHARE * 5 // 4 + 1
 

@@ -139,9 +139,9 @@ def test_a_name_that_a_face_takes_from_elsewhere_is_noticed(
     (face / "__init__.pyi").write_text("from .a import one as one\n")
     (tmp_path / "user.py").write_text("from faced import one\n")
     monkeypatch.syspath_prepend(tmp_path)
-    before = sources.digest(["user"])
+    before = sources.sources_digest(["user"])
     (face / "__init__.pyi").write_text("from .a import two as one\n")
-    assert sources.digest(["user"]) != before
+    assert sources.sources_digest(["user"]) != before
 
 
 # Somebody's own folder ---------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def anew() -> None:
     opened.by.update({name: {} for name in opened.by})
     hashed_source.ran.clear()
     importlib.invalidate_caches()
-    for cache in (origin._digest, attack_code._digest, attack_code.installed):
+    for cache in (origin._digest, attack_code._digest, attack_code.installed_sources):
         cache.cache_clear()
 
 
@@ -311,7 +311,7 @@ def test_what_lies_beside_a_method_counts(mine: Path, tmp_path: Path) -> None:
     (attack,) = leakbench.load(run.path).attacks
     anew()
     meta = read_sealed(run.path / "run.json")
-    assert origin.stale(meta) == []
+    assert origin.stale_sources(meta) == []
     assert not attack_code.stale(attack.meta["sources"], "last", meta)
     own, kept = mine / "defenses", {p: p.read_bytes() for p in mine.rglob("*") if p.is_file()}
     expected: dict[Path, Callable[[list[str]], bool]] = {
@@ -334,14 +334,14 @@ def test_what_lies_beside_a_method_counts(mine: Path, tmp_path: Path) -> None:
     for path, right in expected.items():
         changed(path)
         anew()
-        found = origin.stale(meta)
+        found = origin.stale_sources(meta)
         assert right(found), (path.name, found)
-        assert bool(freshness.found(run.path, spec, "cpu").changed) is bool(found), path.name
+        assert bool(freshness.found_run(run.path, spec, "cpu").changed) is bool(found), path.name
         path.write_bytes(kept[path])
         anew()
     (own / "further.txt").write_text("it is read, too, for it fits *.txt")
     anew()
-    assert origin.stale(meta) == ["method"]
+    assert origin.stale_sources(meta) == ["method"]
     (own / "further.txt").unlink()
     for name in ("last.py", "prior.npz", "_metric.py", "weight.csv"):
         path = mine / "attacks" / name
@@ -360,10 +360,10 @@ def test_the_metrics_code_is_told_where_a_run_is_kept(mine: Path, tmp_path: Path
     hits = mine / "utilities" / "hits.py"
     hits.write_text(hits.read_text().replace("* SCALE", "* 0 + 1"))
     anew()
-    said = freshness.found(old.path, make_spec("fedavg", **how), "cpu")
+    said = freshness.found_run(old.path, make_spec("fedavg", **how), "cpu")
     assert said.changed == "the source of the utility metric changed"
     new = leakbench.train("fedavg", out=tmp_path / "more", seed=1, **how)
-    assert origin.apart([old.meta, new.meta])
+    assert origin.made_apart([old.meta, new.meta])
 
 
 def test_what_an_attack_opens_in_a_process_of_its_own_counts(mine: Path, tmp_path: Path) -> None:
@@ -411,14 +411,14 @@ def test_a_source_of_the_same_size_and_time_runs_as_what_it_is(
     stamp = path.stat()
     path.write_bytes(STILL.replace(b"1", b"2"))
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    plugins.files()
+    plugins.plugin_files()
     plugins.package("defenses")
     try:
         assert importlib.import_module(name).VALUE == 2
         assert hashed_source.ran[str(path)]
         path.write_bytes(STILL.replace(b"1", b"3"))
         with pytest.raises(UsageError, match="was changed since it was imported"):
-            sources.digest([name])
+            sources.sources_digest([name])
     finally:
         sys.modules.pop(name, None)
         anew()
@@ -437,7 +437,7 @@ def test_compiled_code_without_its_source_is_refused(
     (place / "hidden.py").unlink()
     monkeypatch.setenv(plugins.VARIABLE, str(place.parent))
     with pytest.raises(UsageError, match="compiled code without its source"):
-        registry.load("defenses", "hidden")
+        registry.load_plugin("defenses", "hidden")
     anew()
 
 
@@ -450,6 +450,6 @@ def test_an_extension_beside_a_plugin_is_in_its_digest(
     built = tmp_path / "swift.abi3.so"
     built.write_bytes(b"one")
     monkeypatch.setenv(plugins.VARIABLE, str(path))
-    before = sources.digest([f"{plugins.ONE}quick"])
+    before = sources.sources_digest([f"{plugins.ONE}quick"])
     built.write_bytes(b"two")
-    assert sources.digest([f"{plugins.ONE}quick"]) != before
+    assert sources.sources_digest([f"{plugins.ONE}quick"]) != before

@@ -16,7 +16,7 @@ from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, Usage
 from leakbench.base.files import read_sealed, write_json, write_sealed
 from leakbench.record import training
 from leakbench.record.runspec import RunSpec, make_spec
-from leakbench.record.training import train
+from leakbench.record.training import train_run
 
 ROUNDS = 24
 SMALL = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 12}
@@ -63,7 +63,7 @@ def killed(trainings, spec, runs, dice):
 
 
 def check_killed_twice(trainings, spec, tmp_path, dice):
-    whole = train(spec, tmp_path / "whole").path
+    whole = train_run(spec, tmp_path / "whole").path
     first, second = [killed(trainings, spec, tmp_path / "cut", dice) for _ in range(2)]
     folder = tmp_path / "cut" / spec.folder()
     assert read_sealed(folder / "run.json")["status"] == "running"
@@ -71,7 +71,7 @@ def check_killed_twice(trainings, spec, tmp_path, dice):
     # saved when the first was killed is the first that the second tells of.
     assert first[0] == 1
     assert first[1] <= second[0] <= second[1] < ROUNDS
-    again = train(spec, tmp_path / "cut")
+    again = train_run(spec, tmp_path / "cut")
     assert not again.skipped
     assert read_sealed(folder / "run.json")["status"] == "done"
     one, two = content(whole), content(folder)
@@ -118,7 +118,7 @@ def stopped(spec, runs, monkeypatch, after=7, every=0.0):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", every)
     monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)
     with pytest.raises(KeyboardInterrupt):
-        train(spec, runs, progress=progress)
+        train_run(spec, runs, progress=progress)
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 1e9)
     return runs / spec.folder()
 
@@ -138,9 +138,9 @@ def stopped(spec, runs, monkeypatch, after=7, every=0.0):
 def test_interrupted_and_resumed_is_the_same_bytes(tmp_path, monkeypatch, name, more):
     """Sums over a model's tensors depend on their order: a checkpoint must bring that back, too."""
     spec = spec_of(name, rounds=12, **more)
-    whole = train(spec, tmp_path / "whole").path
+    whole = train_run(spec, tmp_path / "whole").path
     cut = stopped(spec, tmp_path / "cut", monkeypatch)
-    train(spec, tmp_path / "cut")
+    train_run(spec, tmp_path / "cut")
     one, two = content(whole), content(cut)
     assert one.keys() == two.keys()
     assert [k for k in one if one[k] != two[k]] == []
@@ -148,7 +148,7 @@ def test_interrupted_and_resumed_is_the_same_bytes(tmp_path, monkeypatch, name, 
 
 def test_what_a_killed_process_left_half_written_is_gone(tmp_path, monkeypatch):
     spec = spec_of("fedavg", rounds=6)
-    whole = train(spec, tmp_path / "whole").path
+    whole = train_run(spec, tmp_path / "whole").path
     cut = stopped(spec, tmp_path / "cut", monkeypatch, after=3)
     for name in (
         "checkpoint/.state.safetensors.part",
@@ -156,16 +156,16 @@ def test_what_a_killed_process_left_half_written_is_gone(tmp_path, monkeypatch):
         ".utility.csv.part",
     ):
         (cut / name).write_bytes(b"half a fi")
-    train(spec, tmp_path / "cut")
+    train_run(spec, tmp_path / "cut")
     assert content(whole) == content(cut)
 
 
 def test_without_a_checkpoint_it_begins_anew(tmp_path, monkeypatch):
     spec = spec_of("fedhide", rounds=6)
-    whole = train(spec, tmp_path / "whole").path
+    whole = train_run(spec, tmp_path / "whole").path
     cut = stopped(spec, tmp_path / "cut", monkeypatch, after=4, every=1e9)
     assert not (cut / "checkpoint").exists()
-    train(spec, tmp_path / "cut")
+    train_run(spec, tmp_path / "cut")
     assert content(whole) == content(cut)
 
 
@@ -204,9 +204,9 @@ def test_a_federation_goes_on_from_a_snapshot_through_a_file(tmp_path):
 
 def test_a_complete_run_is_not_trained_again(tmp_path):
     spec = spec_of("fedavg", rounds=3)
-    path = train(spec, tmp_path).path
+    path = train_run(spec, tmp_path).path
     before, times = content(path), {p: p.stat().st_mtime_ns for p in path.rglob("*")}
-    again = train(spec, tmp_path, progress=lambda *_: pytest.fail("it trained"))
+    again = train_run(spec, tmp_path, progress=lambda *_: pytest.fail("it trained"))
     assert again.skipped
     assert content(path) == before
     assert {p: p.stat().st_mtime_ns for p in path.rglob("*")} == times
@@ -230,16 +230,16 @@ def test_another_spec_is_another_folder(tmp_path):
         "run",
     )
     assert attacked.folder() == base.folder()
-    paths = {train(s, tmp_path).path.name for s in (base, others[1])}
+    paths = {train_run(s, tmp_path).path.name for s in (base, others[1])}
     assert paths == {base.folder(), others[1].folder()} == {p.name for p in tmp_path.iterdir()}
 
 
 def test_a_folder_that_holds_another_run_is_left_alone(tmp_path):
     one, two = spec_of("fedavg", rounds=2), spec_of("fedavg", rounds=3)
-    train(one, tmp_path).path.rename(tmp_path / two.folder())
+    train_run(one, tmp_path).path.rename(tmp_path / two.folder())
     before = content(tmp_path / two.folder())
     with pytest.raises(UsageError, match="holds another run"):
-        train(two, tmp_path)
+        train_run(two, tmp_path)
     assert content(tmp_path / two.folder()) == before
 
 
@@ -288,7 +288,7 @@ def test_a_damaged_file_is_one_sentence_and_nothing_is_overwritten(
     damage(folder / name)
     before = content(folder)
     with pytest.raises(BrokenFile) as said:
-        train(spec, tmp_path)
+        train_run(spec, tmp_path)
     assert name in str(said.value)
     assert "\n" not in str(said.value)
     assert str(said.value).endswith(".")
@@ -320,7 +320,7 @@ def test_a_header_that_was_edited_is_not_gone_on_with(tmp_path, monkeypatch, cha
     assert edited != head[key]
     write_tree(path, tree, {**head, key: edited})
     with pytest.raises(BrokenFile, match="or one was changed"):
-        train(spec, tmp_path)
+        train_run(spec, tmp_path)
 
 
 def test_a_method_that_fails_leaves_its_reason_and_can_be_run_again(tmp_path, monkeypatch):
@@ -336,14 +336,14 @@ def test_a_method_that_fails_leaves_its_reason_and_can_be_run_again(tmp_path, mo
 
     monkeypatch.setattr(Federation, "step", trips)
     with pytest.raises(MethodError, match="the cable was pulled"):
-        train(spec, tmp_path)
+        train_run(spec, tmp_path)
     assert (
         read_sealed(tmp_path / spec.folder() / "run.json")["status"]
         == "failed: ValueError: the cable was pulled"
     )
     monkeypatch.undo()
-    path = train(spec, tmp_path).path
-    assert content(path) == content(train(spec, tmp_path / "whole").path)
+    path = train_run(spec, tmp_path).path
+    assert content(path) == content(train_run(spec, tmp_path / "whole").path)
 
 
 def test_a_method_that_fails_in_its_very_first_round_is_one_sentence(tmp_path, monkeypatch):
@@ -355,13 +355,13 @@ def test_a_method_that_fails_in_its_very_first_round_is_one_sentence(tmp_path, m
 
     monkeypatch.setattr(Federation, "step", trips)
     with pytest.raises(MethodError, match="failed: ValueError: the cable was pulled"):
-        train(spec_of("fedavg", rounds=4), tmp_path)
+        train_run(spec_of("fedavg", rounds=4), tmp_path)
 
 
 def test_divergence_is_said(tmp_path):
     spec = spec_of("fedprox", rounds=30, lr=1e200, mu=1e200)
     with pytest.raises(LeakbenchError, match="diverged by round"):
-        train(spec, tmp_path)
+        train_run(spec, tmp_path)
     assert read_sealed(tmp_path / spec.folder() / "run.json")["status"].startswith(
         "failed: training diverged"
     )
@@ -369,8 +369,8 @@ def test_divergence_is_said(tmp_path):
 
 def test_the_seed_changes_the_run_and_the_attacks_do_not(tmp_path):
     spec = spec_of("fedgn", rounds=2)
-    first = train(spec, tmp_path).path
-    other = train(spec.model_copy(update={"seed": 4}), tmp_path).path
+    first = train_run(spec, tmp_path).path
+    other = train_run(spec.model_copy(update={"seed": 4}), tmp_path).path
     model = "checkpoint/model.safetensors"
     assert (first / model).read_bytes() != (other / model).read_bytes()
     files = {k: v for k, v in content(first).items() if k != "run.json"}
@@ -378,7 +378,7 @@ def test_the_seed_changes_the_run_and_the_attacks_do_not(tmp_path):
         {**spec.model_dump(mode="json"), "attacks": [{"name": "prototype_leakage", "params": {}}]},
         "run",
     )
-    assert train(named, tmp_path).skipped
+    assert train_run(named, tmp_path).skipped
     assert {k: v for k, v in content(first).items() if k != "run.json"} == files
     assert read_sealed(first / "run.json")["spec"]["attacks"] == [
         {"name": "prototype_leakage", "params": {}}
@@ -394,7 +394,7 @@ def test_two_seeds_share_the_data_not_the_numbers():
 def test_where_nothing_can_be_written_that_is_said(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UsageError, match=r"cannot write .*Choose another folder with -o"):
-        train(spec_of("fedavg", rounds=2), tmp_path / "file")
+        train_run(spec_of("fedavg", rounds=2), tmp_path / "file")
     assert (tmp_path / "file").read_text() == "in the way"
     write_json(tmp_path / "sound.json", {})
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []

@@ -6,7 +6,7 @@ import pytest
 from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench.base.errors import BrokenFile
-from leakbench.base.files import digest, read_sealed
+from leakbench.base.files import file_digest, read_sealed
 from leakbench.record import folders
 
 
@@ -65,7 +65,9 @@ def test_a_run_json_of_before_is_refused_in_one_sentence(run):
 
 def test_the_final_model_is_one_of_the_listed_files(run):
     listed = folders.load(run).meta["files"]
-    assert listed["checkpoint/model.safetensors"] == digest(run / "checkpoint/model.safetensors")
+    assert listed["checkpoint/model.safetensors"] == file_digest(
+        run / "checkpoint/model.safetensors"
+    )
     assert "checkpoint/state.safetensors" not in listed
 
 

@@ -10,7 +10,7 @@ from leakbench.record import folders, training
 from leakbench.record.run_json import command
 from leakbench.record.runspec import RunSpec, make_spec
 from leakbench.record.setting_name import LONGEST, well_formed
-from leakbench.record.training import train
+from leakbench.record.training import train_run
 
 SMALL = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 
@@ -75,20 +75,20 @@ def test_a_name_changes_neither_the_fingerprint_nor_what_an_unnamed_run_says():
 
 
 def test_the_bytes_of_a_run_are_the_same_under_any_name(tmp_path):
-    one, two = (train(spec_of(n), tmp_path / (n or "none")).path for n in ("", "release"))
+    one, two = (train_run(spec_of(n), tmp_path / (n or "none")).path for n in ("", "release"))
     assert content(one) == content(two)
     assert folders.load(two).spec["name"] == "release"
     assert folders.load(one).content == folders.load(two).content
 
 
 def test_a_complete_run_is_renamed_and_not_trained_again(tmp_path):
-    path = train(spec_of(attacks=[("prototype_leakage", {})]), tmp_path).path
+    path = train_run(spec_of(attacks=[("prototype_leakage", {})]), tmp_path).path
     before, heard = content(path), []
 
     def again(called):
         heard.clear()
         how = {"progress": lambda *_: pytest.fail("it trained"), "say": heard.append}
-        assert train(spec_of(called), tmp_path, **how).skipped
+        assert train_run(spec_of(called), tmp_path, **how).skipped
         return told(path)["spec"].get("name")
 
     assert (again("old"), heard) == ("old", ["now called 'old'"])
@@ -102,10 +102,10 @@ def test_a_complete_run_is_renamed_and_not_trained_again(tmp_path):
 
 
 def test_what_is_as_it_was_is_not_written(tmp_path):
-    path = train(spec_of("release"), tmp_path).path / "run.json"
+    path = train_run(spec_of("release"), tmp_path).path / "run.json"
     before = path.stat().st_mtime_ns
-    train(spec_of("release"), tmp_path)
-    train(spec_of(), tmp_path)
+    train_run(spec_of("release"), tmp_path)
+    train_run(spec_of(), tmp_path)
     assert path.stat().st_mtime_ns == before
 
 
@@ -119,7 +119,7 @@ def stopped(spec, runs, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)
     with pytest.raises(KeyboardInterrupt):
-        train(spec, runs, progress=progress)
+        train_run(spec, runs, progress=progress)
     assert (runs / spec.folder() / "checkpoint" / "state.safetensors").exists()
 
 
@@ -136,7 +136,7 @@ def test_an_unfinished_run_goes_on_under_another_name(
 ):
     stopped(spec_of(first, rounds=5), tmp_path / "r", monkeypatch)
     heard, rounds = [], []
-    path = train(
+    path = train_run(
         spec_of(second, rounds=5),
         tmp_path / "r",
         say=heard.append,
@@ -144,17 +144,17 @@ def test_an_unfinished_run_goes_on_under_another_name(
     ).path
     assert min(rounds) == 2  # it went on after round 1
     assert (told(path)["spec"]["name"], heard) == (name, said)
-    assert content(path) == content(train(spec_of(rounds=5), tmp_path / "whole").path)
+    assert content(path) == content(train_run(spec_of(rounds=5), tmp_path / "whole").path)
 
 
 def test_what_is_begun_anew_keeps_its_name(tmp_path):
-    path = train(spec_of("release"), tmp_path).path
-    assert not train(spec_of(), tmp_path, restart=True).skipped
+    path = train_run(spec_of("release"), tmp_path).path
+    assert not train_run(spec_of(), tmp_path, restart=True).skipped
     assert told(path)["spec"]["name"] == "release"
 
 
 def test_a_name_edited_by_hand_is_noticed_and_a_wrong_one_even_under_a_new_seal(tmp_path):
-    path = train(spec_of("release"), tmp_path).path
+    path = train_run(spec_of("release"), tmp_path).path
     text = (path / "run.json").read_text()
     (path / "run.json").write_text(text.replace('"name": "release"', '"name": "other"'))
     with pytest.raises(BrokenFile, match=r"run\.json was changed or damaged"):
@@ -166,7 +166,7 @@ def test_a_name_edited_by_hand_is_noticed_and_a_wrong_one_even_under_a_new_seal(
 
 
 def test_a_run_of_before_there_were_names_is_named(tmp_path):
-    path = train(spec_of(), tmp_path).path
+    path = train_run(spec_of(), tmp_path).path
     assert "name" not in canonical(sorted(told(path)["spec"]))
-    assert train(spec_of("release"), tmp_path).skipped
+    assert train_run(spec_of("release"), tmp_path).skipped
     assert folders.load(path).spec["name"] == "release"

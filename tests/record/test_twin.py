@@ -14,7 +14,7 @@ from leakbench.record import twin
 from leakbench.record.runspec import make_spec
 from leakbench.reproduce.plan import plan
 from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setup
-from leakbench.reproduce.row import Row, read, write
+from leakbench.reproduce.row import Row, read_rows, write_rows
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 
@@ -27,13 +27,13 @@ def spec(defense="fedavg", *, rounds=9, seed=0, params=(), **more):
 
 @pytest.fixture(scope="module")
 def plain():
-    return twin.of(spec())
+    return twin.twin_of(spec())
 
 
 def test_the_same_run_has_the_same_twin_however_long_it_is(plain):
-    assert twin.of(spec()) == plain
-    assert twin.of(spec(rounds=30)) == plain
-    assert twin.alike(plain, twin.of(spec(engine="loop")))
+    assert twin.twin_of(spec()) == plain
+    assert twin.twin_of(spec(rounds=30)) == plain
+    assert twin.twins_alike(plain, twin.twin_of(spec(engine="loop")))
 
 
 @pytest.mark.parametrize(
@@ -51,20 +51,20 @@ def test_the_same_run_has_the_same_twin_however_long_it_is(plain):
     ids=str,
 )
 def test_another_run_has_another(plain, other):
-    assert not twin.alike(plain, twin.of(spec(**other)))
+    assert not twin.twins_alike(plain, twin.twin_of(spec(**other)))
 
 
 def test_the_smallest_weight_of_a_papers_sweep_shows():
-    without, least = (twin.of(spec("fedprox", params={"mu": mu})) for mu in (0.0, 0.01))
-    assert not twin.alike(without, least)
+    without, least = (twin.twin_of(spec("fedprox", params={"mu": mu})) for mu in (0.0, 0.01))
+    assert not twin.twins_alike(without, least)
 
 
 def test_what_is_not_known_is_not_alike(plain):
-    assert twin.alike(plain, plain)
-    assert not twin.alike(plain, None)
-    assert not twin.alike({}, {})
-    assert not twin.alike(plain, {k: v for k, v in plain.items() if k != "model"})
-    assert not twin.alike(plain, {k: [*v, 0.0] for k, v in plain.items()})
+    assert twin.twins_alike(plain, plain)
+    assert not twin.twins_alike(plain, None)
+    assert not twin.twins_alike({}, {})
+    assert not twin.twins_alike(plain, {k: v for k, v in plain.items() if k != "model"})
+    assert not twin.twins_alike(plain, {k: [*v, 0.0] for k, v in plain.items()})
 
 
 def test_a_last_bit_is_no_difference_and_a_thousandth_is(plain):
@@ -72,8 +72,8 @@ def test_a_last_bit_is_no_difference_and_a_thousandth_is(plain):
         own = {k: v for k, v in plain.items() if k != "data"}  # which is a digest
         return plain | {k: [factor * x for x in v] for k, v in own.items()}
 
-    assert twin.alike(plain, times(1 + 1e-6))
-    assert not twin.alike(plain, times(1.001))
+    assert twin.twins_alike(plain, times(1 + 1e-6))
+    assert not twin.twins_alike(plain, times(1.001))
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_a_last_bit_is_no_difference_and_a_thousandth_is(plain):
 def test_another_rule_of_a_method_shows(monkeypatch, name, owner, rule):
     """Also one that comes after the last round (CCVR), or begins after the fifth (FedGen)."""
     asked = spec(name, rounds=20, params={"begin": 5} if name == "fedgen" else {})
-    made = twin.of(asked)
-    assert twin.alike(made, twin.of(asked))
+    made = twin.twin_of(asked)
+    assert twin.twins_alike(made, twin.twin_of(asked))
     monkeypatch.delattr(owner, rule)
-    assert not twin.alike(made, twin.of(asked))
+    assert not twin.twins_alike(made, twin.twin_of(asked))
 
 
 CASE = Case("FedAvg", "fedavg", {"fraction": 0.3, "epochs": 1})
@@ -115,5 +115,5 @@ def test_where_the_data_are_not_here_nothing_is_known(tmp_path, monkeypatch, pla
 def test_a_table_keeps_it(tmp_path, plain):
     row = Row(recipe="t", scale="s", dataset="d", task="digits", label="a", measure="u", metric="m")
     rows = [row.model_copy(update={"twin": plain, "runs": ("r-s0",), "commit": ("c",)}), row]
-    write(tmp_path / "s.csv", rows)
-    assert [r.twin for r in read(tmp_path / "s.csv")] == [plain, None]
+    write_rows(tmp_path / "s.csv", rows)
+    assert [r.twin for r in read_rows(tmp_path / "s.csv")] == [plain, None]

@@ -59,8 +59,8 @@ def made(folder, hits, *, seeds=range(8), sigma=0.1, **more):
 
 
 def said(now, then, baseline=Path("leakage.json")):
-    settings = write.tables(now).settings
-    before = Baseline.of(gate_rows(write.tables(then).settings))
+    settings = write.read_tables(now).settings
+    before = Baseline.of(gate_rows(write.read_tables(then).settings))
     return check_of(gate.check(gate_rows(settings), before), settings, baseline)
 
 
@@ -123,7 +123,7 @@ def test_of_runs_that_are_gone_the_baseline_tells_how_to_train_them(tmp_path):
 
 def test_nothing_gated(tmp_path):
     now = made(tmp_path / "a", 2, seeds=[0])
-    settings = write.tables(now).settings
+    settings = write.read_tables(now).settings
     check = check_of(gate.check(gate_rows(settings), Baseline(())), settings)
     assert check.heading == "Nothing is gated yet: `leakbench check --update`."
 

@@ -15,16 +15,16 @@ from leakbench import api
 from leakbench.attacking.guess import Guess
 from leakbench.base.files import read_sealed, write_sealed
 from leakbench.judging.judging import find_questions
-from leakbench.metrics.prototypes import P_LEAK, likeness, named
+from leakbench.metrics.prototypes import P_LEAK, likeness, share_named
 from leakbench.record.folders import find, load
 from leakbench.reporting import about as report_about
 from leakbench.reporting import maps, pictures
-from leakbench.reporting.clients import of as clients_of
-from leakbench.reporting.curves import chosen
-from leakbench.reporting.curves import of as curves_of
+from leakbench.reporting.clients import clients_of as clients_of
+from leakbench.reporting.curves import chosen_numbers
+from leakbench.reporting.curves import curves_of as curves_of
 from leakbench.reporting.data import Embedding, Naming, Split
 from leakbench.reporting.pictures import Media
-from leakbench.reporting.write import tables
+from leakbench.reporting.write import read_tables
 from leakbench.results import tables as results
 from leakbench.results.number import Attacker, Number
 from leakbench.scoring.score import score
@@ -127,13 +127,13 @@ def test_choosing_reads_both_directions():
         row("b", "public", 0.3, 0.9, "down"),
         row("own", "paper", 0.5, 0.6, "down"),
     ]
-    assert [n.attacker.name for n in chosen(down)] == ["own", "a"]
+    assert [n.attacker.name for n in chosen_numbers(down)] == ["own", "a"]
     up = [
         row("a", "method", 0.1, 0.2, "up"),
         row("b", "public", 0.3, 0.9, "up"),
         row("c", "public", 0.9, 1.0, "up", "control_failed"),
     ]
-    assert [n.attacker.name for n in chosen(up)] == ["b"]
+    assert [n.attacker.name for n in chosen_numbers(up)] == ["b"]
 
 
 def test_utility_ends_at_the_tables_number_and_covers_every_seed_before(two_seeds):
@@ -230,7 +230,7 @@ def test_a_metric_that_counts_no_hits_has_no_clients(tmp_path):
 
 
 def test_methods_speak_for_themselves_and_one_that_is_not_installed_is_silent(two_seeds):
-    about = report_about.of(results.collect(find([two_seeds])).settings)
+    about = report_about.abouts_of(results.collect(find([two_seeds])).settings)
     assert about["defenses/fedgn"].text.startswith(
         "FedGN (baseline in FedHide): Gaussian noise on the prototype"
     )
@@ -268,9 +268,9 @@ def real(tmp_path_factory):
 
 
 def mapped(run, **changes):
-    made = tables([run])
+    made = read_tables([run])
     settings = [changed(s, **changes) for s in made.settings]
-    return maps.of(settings, find_questions(settings, ())), made
+    return maps.maps_of(settings, find_questions(settings, ())), made
 
 
 def changed(setting, **changes):
@@ -347,12 +347,15 @@ def test_a_run_passed_on_without_its_truth_has_no_map(real, tmp_path):
     write_sealed(run.path / "run.json", meta)
     bare = [changed(s, flags=frozenset()) for s in made.settings]
     again = [s.model_copy(update={"runs": (load(run.path),)}) for s in bare]
-    assert maps.of(again, find_questions(again, ())) == []
+    assert maps.maps_of(again, find_questions(again, ())) == []
 
 
 def test_names_are_shared_by_ties():
-    assert named(torch.tensor([0.5, 0.5, 0.1])).tolist() == [0.5, 0.5, 0.0]
-    assert named(likeness(torch.tensor([1.0, 0.0]), torch.eye(2), "cosine")).tolist() == [1.0, 0.0]
+    assert share_named(torch.tensor([0.5, 0.5, 0.1])).tolist() == [0.5, 0.5, 0.0]
+    assert share_named(likeness(torch.tensor([1.0, 0.0]), torch.eye(2), "cosine")).tolist() == [
+        1.0,
+        0.0,
+    ]
 
 
 # pictures
@@ -384,7 +387,7 @@ def test_units_drawn_do_not_depend_on_what_came_out(real, tmp_path):
         assert len(data["counts"]) == 10
         folder = by_hand(recording, "gradient_inversion", attack, guesses, guesses)
         assert folder == score(recording, "gradient_inversion", attack)
-        found = list(pictures.of_run(load(run.path), Media()))
+        found = list(pictures.run_pictures(load(run.path), Media()))
         shown.append([(p.role, p.unit, p.round) for p in found])
         assert {p.unit for p in found if p.role == "original"} == {
             p.unit for p in found if p.role == "attack"

@@ -115,10 +115,10 @@ def report(request, tmp_path_factory):
     found = [load(honest), load(bad)]
     # Its task and attacks do not exist here: which would fit cannot be asked.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write.pictures, "of", lambda *_: [])
-        patch.setattr(write.about, "of", lambda _: {})
-        patch.setattr(write.maps, "of", lambda *_: [])
-        write.write(collect(found), out / "report", title=evil, formats=FORMATS)
+        patch.setattr(write.pictures, "pictures_of", lambda *_: [])
+        patch.setattr(write.about, "abouts_of", lambda _: {})
+        patch.setattr(write.maps, "maps_of", lambda *_: [])
+        write.write_report(collect(found), out / "report", title=evil, formats=FORMATS)
     return evil, out / "report"
 
 
@@ -377,7 +377,7 @@ def test_a_link_out_of_the_run_folder_is_not_read(attacked, name):
     (path / name).rename(secret / name)
     (path / name).symlink_to(secret / name)
     with pytest.raises(BrokenFile, match="leads out of"):
-        write.tables(folders.find([path]))
+        write.read_tables(folders.find([path]))
 
 
 def test_an_attack_folder_that_is_a_link_is_not_read(attacked):
@@ -386,7 +386,7 @@ def test_an_attack_folder_that_is_a_link_is_not_read(attacked):
     folder.rename(secret / "attack")
     folder.symlink_to(secret / "attack", target_is_directory=True)
     with pytest.raises(BrokenFile, match="leads out of"):
-        write.tables(folders.find([path]))
+        write.read_tables(folders.find([path]))
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ def test_a_path_in_run_json_leads_nowhere_else(attacked, name):
 def test_links_to_run_folders_are_followed(attacked, tmp_path):
     path, _ = attacked
     (tmp_path / "elsewhere").symlink_to(path, target_is_directory=True)
-    assert len(write.tables(folders.find([tmp_path / "elsewhere"])).rows("results")) == 3
+    assert len(write.read_tables(folders.find([tmp_path / "elsewhere"])).rows("results")) == 3
 
 
 @pytest.mark.parametrize(
@@ -495,7 +495,7 @@ def test_pictures_and_check_lines_are_escaped_too(tmp_path):
     told |= {"check": check, "images": data.images | images.found}
     evil = data.model_copy(update=told)
     for name in ("html", "markdown", "latex", "figures", "json"):
-        registry.load("reports", name).build({}, name).write(evil, tmp_path)
+        registry.load_plugin("reports", name).build({}, name).write(evil, tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert page == printable(page)
     assert_only_our_scripts(page)

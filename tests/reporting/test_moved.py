@@ -12,7 +12,7 @@ from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench import api
 from leakbench.base.errors import UsageError
-from leakbench.base.files import digest, write_tree
+from leakbench.base.files import file_digest, write_tree
 from leakbench.cli import run as cli
 from leakbench.federation.utility import METRICS
 from leakbench.gate.rows import gate_rows
@@ -37,7 +37,7 @@ def made(folder, hits, *, seeds=SEEDS, sigma=0.1, right=8, metric="p_leak", valu
         # By its hash the gate knows an unchanged utility.
         model = {"w": torch.tensor([float(right), float(seed)])}
         write_tree(run / MODEL, model, {"round": 100})
-        sha = digest(run / MODEL)
+        sha = file_digest(run / MODEL)
         edited(run / "run.json", lambda m, sha=sha: m["files"].update({MODEL: sha}))
         count = hits(seed) if callable(hits) else hits
         scores = [value] * 10 if value is not None else [1] * count + [0] * (10 - count)
@@ -164,7 +164,7 @@ def test_settings_and_numbers_of_one_side_only(tmp_path):
 def test_a_report_folder_gives_the_same_rows_with_limits_from_the_intervals(tmp_path):
     then, now = made(tmp_path / "a", 2), made(tmp_path / "b", lambda s: 7 + s % 2)
     api.report(then, tmp_path / "old", formats=[])
-    sides = other.of_folder(tmp_path / "old", {"accuracy": METRICS["accuracy"].meaning})
+    sides = other.numbers_of_folder(tmp_path / "old", {"accuracy": METRICS["accuracy"].meaning})
     real = {s.key: s for s in rows_of(then)}
     assert {s.key for s in sides} == set(real)
     for s in sides:
@@ -190,14 +190,14 @@ def test_an_error_rate_of_tables_alone_is_better_when_it_is_lower(tmp_path):
     out = api.report(both, tmp_path / "old", formats=[])
     table = (out / "utility.csv").read_text().replace("accuracy", "eer")
     (out / "utility.csv").write_text(table)
-    (row,) = [r for r in other.of_folder(out, {}) if r.attack == "utility"]
+    (row,) = [r for r in other.numbers_of_folder(out, {}) if r.attack == "utility"]
     assert (row.metric, row.worse) == ("eer", "up")
 
 
 def test_equal_tables_are_not_taken_for_the_same_guesses(tmp_path):
     both = made(tmp_path / "a", 3)
     api.report(both, tmp_path / "old", formats=[])
-    found = against("old", rows_of(both), other.of_folder(tmp_path / "old", {}), {})
+    found = against("old", rows_of(both), other.numbers_of_folder(tmp_path / "old", {}), {})
     assert {r.word for r in found.rows if r.attack != "utility"} <= {"cannot tell", "leaks no more"}
 
 
@@ -205,17 +205,17 @@ def test_other_places_are_one_sentence(tmp_path):
     (tmp_path / "empty").mkdir()
     for place in ("empty", "nowhere"):
         with pytest.raises(UsageError, match="expected a report folder"):
-            other.of_folder(tmp_path / place, {})
+            other.numbers_of_folder(tmp_path / place, {})
     both = made(tmp_path / "a", 3, seeds=[0])
     api.report(both, tmp_path / "old", formats=[])
     for content in ("[]", '{"metrics": []}', '{"metrics": {"p_leak": 3}}'):
         (tmp_path / "old" / "report.json").write_text(content)
         with pytest.raises(UsageError, match=r"report\.json is damaged"):
-            other.of_folder(tmp_path / "old", {})
+            other.numbers_of_folder(tmp_path / "old", {})
     (tmp_path / "old" / "report.json").unlink()
     (tmp_path / "old" / "tradeoff.csv").write_text("task\nx,y\n")
     with pytest.raises(UsageError, match="damaged"):
-        other.of_folder(tmp_path / "old", {})
+        other.numbers_of_folder(tmp_path / "old", {})
 
 
 # in the formats
@@ -330,4 +330,4 @@ def test_keys_are_those_of_the_tables(tmp_path):
     data = api.report(both, tmp_path / "out", formats=[])
     table = folders.read_table(data / "tradeoff.csv", ())
     assert len(table) == len(rows_of(both)) - 1  # and the utility
-    assert {s.key for s in other.of_folder(data, {})} == {s.key for s in rows_of(both)}
+    assert {s.key for s in other.numbers_of_folder(data, {})} == {s.key for s in rows_of(both)}

@@ -76,7 +76,7 @@ def embedded(folder):
 
 def write(data, out):
     for name in EVERY:
-        registry.load("reports", name).build({}, name).write(data, out)
+        registry.load_plugin("reports", name).build({}, name).write(data, out)
     return out
 
 
@@ -94,7 +94,7 @@ def shown_in(data):
 def drawn_of(run):
     """The pixels of every picture that a report of this run shows."""
     media = pictures.Media()
-    shown = list(pictures.of_run(run, media))
+    shown = list(pictures.run_pictures(run, media))
     return [x for x in (pixels_of(media.images.found, p) for p in shown) if x is not None]
 
 
@@ -190,8 +190,8 @@ def test_from_a_run_folder_with_every_format(run, tmp_path, capsys):
 
 
 def test_the_truth_is_not_even_opened_for_pictures(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "of", lambda *_: pytest.fail("pictures were gathered"))
-    monkeypatch.setattr(maps, "of", lambda *_: pytest.fail("maps were gathered"))
+    monkeypatch.setattr(pictures, "pictures_of", lambda *_: pytest.fail("pictures were gathered"))
+    monkeypatch.setattr(maps, "maps_of", lambda *_: pytest.fail("maps were gathered"))
     api.report([run], tmp_path / "out", formats=["html"], redact=True)
 
 

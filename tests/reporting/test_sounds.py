@@ -20,7 +20,7 @@ from leakbench.base.errors import BrokenFile
 from leakbench.base.files import read_sealed, write_sealed
 from leakbench.data.log_mel import LogMel
 from leakbench.reporting import pictures, redaction, sounds
-from leakbench.reporting.sounds import PEAK, Sounds, heard, scale_of, shade, wav
+from leakbench.reporting.sounds import PEAK, Sounds, shade, sound_scale, wav, wave_of
 from reports._page.pictures import Store
 
 FORMATS = ("html", "json", "markdown")
@@ -33,7 +33,7 @@ def spectrogram(sound):
 
 @pytest.mark.parametrize("hertz", [300, 1200, 3100])
 def test_a_tone_sounds_like_itself(hertz):
-    found = heard(spectrogram(tone(hertz, 0.8, 8000)), SCALE)
+    found = wave_of(spectrogram(tone(hertz, 0.8, 8000)), SCALE)
     assert found.shape == (SCALE.samples,)
     assert np.abs(found).max() == pytest.approx(PEAK)
     peak = np.abs(np.fft.rfft(found)).argmax() * 8000 / len(found)
@@ -44,9 +44,9 @@ def test_the_sound_of_a_spectrogram_has_that_spectrogram_again():
     rng = np.random.default_rng(0)
     true = tone(500, 0.75, 8000) * np.repeat(rng.random(12), 500) + 0.05 * rng.normal(size=6000)
     shown = spectrogram(true)
-    again, loud = spectrogram(heard(shown, SCALE)), shown > -1  # 60 dB
+    again, loud = spectrogram(wave_of(shown, SCALE)), shown > -1  # 60 dB
     assert np.sqrt(np.mean((again - shown)[loud] ** 2)) * 20 < 6  # dB
-    blank = spectrogram(heard(np.zeros_like(shown), SCALE))
+    blank = spectrogram(wave_of(np.zeros_like(shown), SCALE))
     assert np.sqrt(np.mean((blank - shown)[loud] ** 2)) * 20 > 20
 
 
@@ -58,13 +58,13 @@ def test_a_sound_is_the_same_whenever_it_is_made_and_a_wav_that_others_read():
     with wave.open(io.BytesIO(base64.b64decode(sounds.found[name]))) as file:
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (8000, 1, 2)
         samples = np.frombuffer(file.readframes(file.getnframes()), "<i2") / 32768
-    assert np.allclose(samples, heard(shown, SCALE), atol=1e-4)
+    assert np.allclose(samples, wave_of(shown, SCALE), atol=1e-4)
 
 
 def test_what_is_no_number_has_no_sound_and_silence_is_silent():
     assert Sounds().add(np.full((1, 32, 48), np.nan), SCALE) is None
-    assert not heard(np.full((2, 32, 48), -2.0), SCALE).any()
-    assert np.abs(heard(np.full((1, 32, 48), 99.0), SCALE)).max() == pytest.approx(PEAK)
+    assert not wave_of(np.full((2, 32, 48), -2.0), SCALE).any()
+    assert np.abs(wave_of(np.full((1, 32, 48), 99.0), SCALE)).max() == pytest.approx(PEAK)
 
 
 def test_low_tones_are_drawn_at_the_bottom():
@@ -94,7 +94,7 @@ def run(tmp_path_factory):
     write_digits(place / "data", takes=8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEAKBENCH_DATA", str(place / "data"))
-        kind = registry.load("tasks", "spoken-digits")
+        kind = registry.load_plugin("tasks", "spoken-digits")
         patch.setattr(kind, "sound", LogMel(rate=8000, window=64, hop=32, mels=8, frames=16))
         patch.setattr(kind, "shape", (1, 8, 16))
         params = {"clients": 3, "split": "iid", "width": 2, "aux_takes": 1, "evaluations": 10}
@@ -131,12 +131,12 @@ def test_train_attack_and_report_let_it_be_heard(run, tmp_path):
 
 def test_what_is_drawn_and_heard_is_the_clients_own(run):
     media = pictures.Media()
-    originals = [p for p in pictures.of_run(run, media) if p.role == "original"]
+    originals = [p for p in pictures.run_pictures(run, media) if p.role == "original"]
     assert originals
     held = run.tree("truth/data.safetensors")[0]["x"].double().numpy()
     for p in originals:
         sounds = Sounds()
-        sounds.add(held[int(p.unit.split("/")[2])], scale_of(run))
+        sounds.add(held[int(p.unit.split("/")[2])], sound_scale(run))
         assert set(sounds.found) == {p.sound}
 
 
@@ -170,7 +170,7 @@ def test_a_scale_that_is_none_of_the_inputs_is_one_sentence(run, tmp_path, chang
     meta["facts"]["sound"].update(change)
     write_sealed(folder / "run.json", meta)
     with pytest.raises(BrokenFile) as caught:
-        list(pictures.of_run(leakbench.load(folder), pictures.Media()))
+        list(pictures.run_pictures(leakbench.load(folder), pictures.Media()))
     assert "run.json" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -182,7 +182,7 @@ def test_the_phases_that_are_found_belong_to_the_spectrogram(monkeypatch):
         shown = spectrogram(tone(300, 0.8, 8000) * np.linspace(0.2, 1, len(tone(300, 0.8, 8000))))
         power = SCALE.power(shown).mean(0)
         size = np.sqrt(np.maximum(sounds._spread(SCALE) @ power, 0)).ravel()
-        found = np.abs(SCALE.transform(heard(shown, SCALE))).ravel()
+        found = np.abs(SCALE.transform(wave_of(shown, SCALE))).ravel()
         return 1 - size @ found / (np.linalg.norm(size) * np.linalg.norm(found))
 
     searched = apart()

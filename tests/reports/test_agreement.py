@@ -54,9 +54,9 @@ def out(tmp_path_factory):
     add_attack(dead, "averaging", [measure("p_leak", hits(90), 0.01, ALL)])
     make_run(runs, defense="fedcs", params={"cos_theta": 0.5}, status="running", right=[9])
     make_run(runs, defense="flea", params={}, status="failed: the loss is not finite", right=[9])
-    tables = write.tables(find([runs]))
+    tables = write.read_tables(find([runs]))
     formats = ("json", "html", "markdown", "latex")
-    return write.write(tables, out, title="x", formats=formats)
+    return write.write_report(tables, out, title="x", formats=formats)
 
 
 SENT = [

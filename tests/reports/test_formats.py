@@ -18,7 +18,7 @@ from leakbench.base.errors import UsageError
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.record.columns import TABLES
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
-from leakbench.reporting.check_lines import heading, told
+from leakbench.reporting.check_lines import heading, row_sentence
 from leakbench.reporting.data import Clients, ReportData
 from reports import latex, markdown
 from reports.html import render
@@ -49,7 +49,7 @@ def data():
 def written(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
     for name in ("csv", "json", "markdown", "latex"):
-        for path in registry.load("reports", name).build({}, name).write(data, out):
+        for path in registry.load_plugin("reports", name).build({}, name).write(data, out):
             assert path.is_file()
     return out
 
@@ -312,7 +312,9 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "taken").write_text("a file")
     for name in ("json", "markdown", "latex"):
         with pytest.raises(UsageError, match="cannot write"):
-            registry.load("reports", name).build({}, name).write(report_data(), tmp_path / "taken")
+            registry.load_plugin("reports", name).build({}, name).write(
+                report_data(), tmp_path / "taken"
+            )
 
 
 # Markdown
@@ -328,7 +330,7 @@ def checks(code, *verdicts, why="because", command=""):
     urgent = [r for r in rows if r.verdict in ("leaks more", "loses utility", "cannot tell")]
     return Check(
         exit=code,
-        lines=tuple(told(r) for r in urgent),
+        lines=tuple(row_sentence(r) for r in urgent),
         against="leakage.json made at a1b2c3d",
         heading=heading(code, rows),
         rows=rows,

@@ -39,8 +39,8 @@ def out(tmp_path_factory):
         add_attack(run, "nearest", rows, rung="paper")
         if more:
             add_attack(run, "unmix", more, rung="method")
-    tables = write.tables(find([runs]))
-    return write.write(tables, out, title="x", formats=("json", "html"))
+    tables = write.read_tables(find([runs]))
+    return write.write_report(tables, out, title="x", formats=("json", "html"))
 
 
 def test_the_table_the_file_and_the_page_name_the_same_settings(out):

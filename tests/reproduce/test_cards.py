@@ -47,7 +47,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def rows():
-    return cards.read(RESULTS)
+    return cards.committed_rows(RESULTS)
 
 
 def test_committed_cards_are_those_of_the_tables(made):
@@ -105,7 +105,7 @@ def test_nothing_beats_the_column_of_the_strongest(rows):
 def attack_metrics(r: Row):
     from leakbench.base import registry
 
-    return registry.load("attacks", r.attack).metrics
+    return registry.load_plugin("attacks", r.attack).metrics
 
 
 def test_only_the_papers_measure_is_not_called_the_strongest(made, rows):
@@ -241,7 +241,7 @@ def test_how_long_it_was_trained_stands_in_every_line(made, rows):
 def test_a_row_of_before_a_flag_has_it_on_the_cards(made):
     """100 of 100,000 rounds, of whose curve the table says nothing."""
     path = RESULTS / "fedmetric-table2" / "smoke.csv"
-    assert not any(r.rise for r in row.read(path))
+    assert not any(r.rise for r in row.read_rows(path))
     (cell,) = [v for k, v in listed(made["index.md"]).items() if k == BARELY]
     assert {"undertrained", "curve unknown"} <= {*cell["to know"].split(", ")}
     assert cell["rounds"] == "100"
@@ -269,7 +269,7 @@ def short(x: float) -> str:
 
 def test_what_a_dead_run_leaks_is_not_told(made):
     """Whichever row of the setting noted that the model learnt nothing."""
-    rows = row.read(RESULTS / "findings-fedhide" / "smoke.csv")
+    rows = row.read_rows(RESULTS / "findings-fedhide" / "smoke.csv")
     key = ("FedGN(0.5)", "digit-pairs", "p_leak")
     assert float(listed(cards.index(rows, {}))[key]["leaked"]) >= 1
     (found,) = [r for r in rows if r.label == key[0] and r.measure == "utility"]
@@ -280,7 +280,7 @@ def test_what_a_dead_run_leaks_is_not_told(made):
 
 
 def test_a_live_table_comes_before_a_dead_one_and_a_stronger_before_a_longer():
-    rows = row.read(RESULTS / "findings-fedhide" / "smoke.csv")
+    rows = row.read_rows(RESULTS / "findings-fedhide" / "smoke.csv")
     key = ("FedHide(0.1, 5)", "digit-pairs", "p_leak")
     mine = [r for r in rows if r.label == key[0] and (r.attack or r.measure == "utility")]
 
@@ -303,14 +303,14 @@ def test_a_live_table_comes_before_a_dead_one_and_a_stronger_before_a_longer():
 
 def question(*changes: dict[str, object]) -> list[Row]:
     """Rows of one question, whose metric leaks upwards from a floor of 0."""
-    known = row.read(RESULTS / "findings-fedhide" / "smoke.csv")
+    known = row.read_rows(RESULTS / "findings-fedhide" / "smoke.csv")
     first = next(r for r in known if r.metric == "p_leak" and r.ours)
     return [first.model_copy(update={"flags": frozenset(), "floor": 0.0, **x}) for x in changes]
 
 
 def at(value: float, low: float, high: float, **changes):
     """What ``question`` changes in a row."""
-    known = row.read(RESULTS / "findings-fedhide" / "smoke.csv")
+    known = row.read_rows(RESULTS / "findings-fedhide" / "smoke.csv")
     ours = next(r.ours for r in known if r.ours and r.attack)
     return {"ours": ours.model_copy(update={"value": value, "low": low, "high": high}), **changes}
 
@@ -361,7 +361,7 @@ def test_settings_are_compared_whole():
 
 
 def test_of_equals_one_whose_control_worked_is_shown():
-    rows = row.read(RESULTS / "fedhide-table4" / "smoke.csv")
+    rows = row.read_rows(RESULTS / "fedhide-table4" / "smoke.csv")
     (q,) = [q for q in rivals(rows) if q.best.label.startswith("collapse: FedHide(0.1, 10)")]
     assert any("control_failed" in r.flags for r in q.rows)
     assert "control_failed" not in q.best.flags
@@ -413,7 +413,7 @@ FITTING = _fitting()
 
 
 def test_it_is_known_of_every_attacked_method_what_fits(rows):
-    assert set(fitting.ways(rows)) == set(fitting.read(RESULTS / cards.FITTING))
+    assert set(fitting.ways(rows)) == set(fitting.read_fits(RESULTS / cards.FITTING))
 
 
 @pytest.mark.parametrize(
@@ -424,9 +424,9 @@ def test_it_is_known_of_every_attacked_method_what_fits(rows):
     ],
 )
 def test_what_fits_is_what_two_rounds_say(method):
-    known = fitting.read(RESULTS / cards.FITTING)
+    known = fitting.read_fits(RESULTS / cards.FITTING)
     mine = {way: fit for way, fit in known.items() if way[0] == method}
-    assert {way: fitting.attacks(*way) for way in mine} == mine
+    assert {way: fitting.fitting_attacks(*way) for way in mine} == mine
 
 
 @pytest.mark.parametrize("paper", cards.TITLES)
@@ -453,7 +453,7 @@ def test_an_attack_is_spelled_with_its_own_settings_only(rows):
 
 def test_smaller_is_worse_where_the_metric_says_so(made):
     key = ("FedMetric pos+neg(proxy)", "digits", "centre_error")
-    rows = row.read(RESULTS / "findings-fedmetric" / "smoke.csv")
+    rows = row.read_rows(RESULTS / "findings-fedmetric" / "smoke.csv")
     errors = [
         r.ours.value
         for r in rows
@@ -470,9 +470,9 @@ def test_the_strongest_attack_gone_moves_the_number(tmp_path):
     for recipe in (name, "findings-digits"):
         shutil.copytree(RESULTS / recipe, tmp_path / recipe)
     path = tmp_path / name / "smoke.csv"
-    kept = [r for r in row.read(path) if r.attack != "prototype_unmixing"]
+    kept = [r for r in row.read_rows(path) if r.attack != "prototype_unmixing"]
     kept = [r for r in kept if r.attack != "prototype_from_update"]
-    row.write(path, kept)
+    row.write_rows(path, kept)
     found = listed(cards.pages(tmp_path)["index.md"])["FedHide(0.1, 5)", "digit-pairs", "p_leak"]
     assert found["leaked"].startswith("at least 0.")
     assert "`prototype_unmixing`" in found["not tried"]

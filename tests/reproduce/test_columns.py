@@ -23,7 +23,7 @@ from leakbench.reproduce import (
 )
 from leakbench.reproduce.fedhide import ACCURACY
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
-from leakbench.reproduce.row import Measurement, Row, read
+from leakbench.reproduce.row import Measurement, Row, read_rows
 
 RESULTS = Path(__file__).parents[2] / "results"
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
@@ -119,7 +119,7 @@ def test_what_differs_from_flea_is_read_off_its_setup():
 
 
 def test_feddatas_batch_is_of_own_and_shared_examples():
-    recipe = catalogue.find("flea-table1")
+    recipe = catalogue.find_recipe("flea-table1")
     for p in plan.plan(recipe, "full", data=False):
         said = differs.sentences("flea", p.setup, p.specs, p.case.params)
         assert not any(s.startswith(("batch", "fraction", "rounds")) for s in said), p.key
@@ -215,7 +215,7 @@ def test_local_sizes_are_drawn_column_by_column(drawn, tmp_path):
 
 
 def test_voices_and_faces_have_a_panel_each(drawn, tmp_path):
-    recipe, rows = catalogue.find("fedhide-figure4"), []
+    recipe, rows = catalogue.find_recipe("fedhide-figure4"), []
     for dataset, value in (("voxceleb1", 0.2), ("vggface2", 0.4)):
         about = {"dataset": dataset, "flags": frozenset({"stand_in_data"})}
         rows.append(row("FedAwS", value, 0.1, **about))
@@ -250,7 +250,7 @@ def test_a_rate_that_is_not_the_papers_says_how_it_was_chosen(name):
 
 def test_a_reason_stands_beside_its_parameter_alone():
     """Of another method's, and of one that is the paper's, nothing is said."""
-    recipe = catalogue.find("fedmetric-table2")
+    recipe = catalogue.find_recipe("fedmetric-table2")
     said = {
         p.case.label: differs.sentences(recipe.paper, p.setup, p.specs)
         for p in plan.plan(recipe, "smoke", data=False)
@@ -268,7 +268,7 @@ def test_committed_rows_say_how_their_rates_were_chosen():
     for name in catalogue.RECIPES:
         for path in (RESULTS / name).glob("s*.csv"):
             if not path.name.endswith("-curves.csv"):
-                told = {x for r in read(path) for x in r.differs if x.split()[0] in RATES}
+                told = {x for r in read_rows(path) for x in r.differs if x.split()[0] in RATES}
                 assert all(": " in x for x in told if "(by default" not in x), path
                 seen += len(told)
     assert seen > 20

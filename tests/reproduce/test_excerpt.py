@@ -17,14 +17,14 @@ from helpers.small_runs import copied, trained, tree_of
 from leakbench import api
 from leakbench.attacking import choices
 from leakbench.base.errors import UsageError
-from leakbench.base.files import digest, read_tree
+from leakbench.base.files import file_digest, read_tree
 from leakbench.cli import run as cli
 from leakbench.record import excerpts
 from leakbench.record.columns import MISSING
 from leakbench.record.folders import Run, load, read_table
-from leakbench.record.parts import RunPart, lost
+from leakbench.record.parts import RunPart, lost_parts
 from leakbench.record.recording import Recording
-from leakbench.reproduce.excerpt import attacks, excerpt
+from leakbench.reproduce.excerpt import excerpt, excerpt_attacks
 from leakbench.scoring.truth import Truth
 
 GONE = (
@@ -133,13 +133,13 @@ def test_an_excerpt_misses_no_kind_that_nobody_sent_and_no_attack_that_its_run_h
 
 
 def test_auxiliary_data_that_the_blind_guess_alone_reads_are_missed_too(small, tmp_path):
-    assert lost(small, ("prototype", "model"), ("aux_data", "facts")) == ""
+    assert lost_parts(small, ("prototype", "model"), ("aux_data", "facts")) == ""
     bad = copied(small, tmp_path)
     meta = {
         **bad.meta,
         "files": {n: h for n, h in bad.meta["files"].items() if not n.startswith("known/")},
     }
-    assert lost(Run(bad.path, meta), ("prototype",), ("facts", "aux_data")).endswith(
+    assert lost_parts(Run(bad.path, meta), ("prototype",), ("facts", "aux_data")).endswith(
         "; the attack also reads aux_data"
     )
 
@@ -147,7 +147,7 @@ def test_auxiliary_data_that_the_blind_guess_alone_reads_are_missed_too(small, t
 def test_what_it_says_of_itself(whole, small):
     about = small.meta["excerpt"]
     assert (about["of"], about["rounds"]) == (whole.id, [21, 40])
-    assert about["run_json"] == digest(whole.path / "run.json")
+    assert about["run_json"] == file_digest(whole.path / "run.json")
     assert small.id == whole.id
     assert small.status == "done"
     assert small.meta["stages"] == {"final": 40}
@@ -327,8 +327,8 @@ def test_of_an_excerpt_a_smaller_one_is_made_that_is_as_honest(small, tmp_path):
     """The way in which the excerpts in results/runs were made as small as they are."""
 
     def made(of, where):
-        about = partial(attacks, of)
-        return excerpts.write(of, where, 10, ("model",), about)
+        about = partial(excerpt_attacks, of)
+        return excerpts.write_excerpt(of, where, 10, ("model",), about)
 
     made_once = made(small, tmp_path / "x")
     about, before = made_once.meta["excerpt"], small.meta["excerpt"]

@@ -43,7 +43,7 @@ NETWORK = "FedAvg+BN"  # FedAvg on FedBN's network
 
 
 def planned(name, scale):
-    return plan.plan(catalogue.find(name), scale, data=False)
+    return plan.plan(catalogue.find_recipe(name), scale, data=False)
 
 
 def folders(name, scale):
@@ -55,8 +55,8 @@ def measured(value, low, high):
 
 
 def lines_of(name, scale):
-    recipe, cases = catalogue.find(name), planned(name, scale)
-    return sweeps.with_best(recipe, scale, cases, rows.table(recipe, scale, cases, {}))
+    recipe, cases = catalogue.find_recipe(name), planned(name, scale)
+    return sweeps.with_best(recipe, scale, cases, rows.table_rows(recipe, scale, cases, {}))
 
 
 def rows_of(found):
@@ -219,7 +219,7 @@ class TestThePapersNumbers:
             for r in wanted
             if (r["dataset"], r["setting"]["fraction"]) in shown
         )
-        fraction = {c.label: c.params["fraction"] for c in catalogue.find(name).cases}
+        fraction = {c.label: c.params["fraction"] for c in catalogue.find_recipe(name).cases}
         assert (
             "".join(r.label for r in lines_of(name, scale) if "mu = " in r.label and r.claim) == ""
         )
@@ -236,7 +236,7 @@ class TestThePapersNumbers:
         mobile = islands | {"clients": 100, "fraction": 0.1}
 
         def find(dataset, fields, **params):
-            found = claims.find(
+            found = claims.find_claim(
                 "fedaa",
                 {"identifier": True, "fine_tune": True, "local": "fedavg", "sends": "names"}
                 | params,
@@ -272,9 +272,9 @@ class TestThePapersNumbers:
             )
             for r in lines_of(name, "full")
         ]
-        ours = {c.label for c in catalogue.find(name).cases if c.ours}
+        ours = {c.label for c in catalogue.find_recipe(name).cases if c.ours}
         judged = 0
-        for order in catalogue.find(name).orders_of("full"):
+        for order in catalogue.find_recipe(name).orders_of("full"):
             for dataset in order.datasets or {r.dataset for r in lines}:
                 if not ours & set(order.labels()):
                     assert order.judge(lines, dataset).verdict in (
@@ -292,7 +292,7 @@ class TestThePapersNumbers:
         )
 
     def test_at_smoke_a_statement_speaks_of_what_is_run(self):
-        orders = catalogue.find("fedaa-table1").orders_of("smoke")
+        orders = catalogue.find_recipe("fedaa-table1").orders_of("smoke")
         assert {label for o in orders for label in o.labels()} == {
             at(m, 1.0) for m in (*COMPARED, *OURS, NETWORK)
         }
@@ -396,7 +396,9 @@ def test_figure_5_and_table_1_from_runs(cli, monkeypatch, drawn, tmp_path):
     quick = {"fedavg": {"batch": 256, "lr": 0.0025}, "fedaa": {**less, "lr": 0.0025}}
     scale = {"smoke": Scale("no time", (replace(few, params=quick),), record=RECORD)}
     for name in ("fedaa-figure5", "fedaa-table1"):
-        monkeypatch.setitem(catalogue.RECIPES, name, replace(catalogue.find(name), scales=scale))
+        monkeypatch.setitem(
+            catalogue.RECIPES, name, replace(catalogue.find_recipe(name), scales=scale)
+        )
     some = [x for m in ("FedAvg", "FedAA", "Non-I") for x in ("--only", at(m, 1.0))]
     code, out, _ = cli("fedaa-figure5", *some)
     assert code == 0
@@ -514,7 +516,7 @@ class TestFigure8:
     def test_no_run_is_made_and_the_files_are_like_the_others(
         self, cli, monkeypatch, drawn, tmp_path
     ):
-        recipe = catalogue.find("fedaa-figure8")
+        recipe = catalogue.find_recipe("fedaa-figure8")
         monkeypatch.setattr(fedaa_names, "PERMUTATIONS", 20)
         kept = tuple(
             c for c in recipe.cases if c.params["n"] in (100, 500) and c.params["x"] == "raw data"
@@ -565,7 +567,7 @@ class TestFigure8:
     def test_what_was_not_asked_for_and_a_set_that_is_not_there_are_said(
         self, cli, monkeypatch, tmp_path
     ):
-        recipe, one = catalogue.find("fedaa-figure8"), "raw data and own names, n = 100"
+        recipe, one = catalogue.find_recipe("fedaa-figure8"), "raw data and own names, n = 100"
         both = (*recipe.scales["smoke"].setups, replace(recipe.scales["small"].setups[1]))
         monkeypatch.setitem(
             catalogue.RECIPES,

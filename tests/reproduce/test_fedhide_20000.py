@@ -14,7 +14,7 @@ from leakbench.reproduce.strongest import rivals, worst
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "results" / "fedhide-20000"
-ROWS = {(r.label, r.measure): r for r in row.read(PLACE / "small.csv")}
+ROWS = {(r.label, r.measure): r for r in row.read_rows(PLACE / "small.csv")}
 COLUMNS = ("p_leak", "p_leak_mean", "p_leak_centred", "p_leak_unmixed", "p_leak_update")
 
 
@@ -38,7 +38,7 @@ def readme():
 
 def test_the_recipe_plans_the_very_runs_whose_records_are_here():
     """Named by every parameter: nothing differs, down to the seed."""
-    planned = plan.plan(catalogue.find("fedhide-20000"), "small", data=False)
+    planned = plan.plan(catalogue.find_recipe("fedhide-20000"), "small", data=False)
     names = {p.name for p in PLACE.iterdir() if p.is_dir()}
     assert {name for p in planned for name in p.folders} == names
     for p in planned:
@@ -88,7 +88,7 @@ def test_a_records_smaller_number_does_not_stand(script):
 
 
 def test_a_record_attacked_gives_the_committed_row(script, tmp_path):
-    planned = plan.plan(catalogue.find("fedhide-20000"), "small", data=False)
+    planned = plan.plan(catalogue.find_recipe("fedhide-20000"), "small", data=False)
     (p,) = [p for p in planned if p.case.label == "FedHide(0.01, 10)"]
     some = [a for a in p.attacks if a[0] in ("prototype_leakage", "prototype_from_update")]
     found = script.attacked(replace(p, attacks=tuple(some)), PLACE, tmp_path)
@@ -99,7 +99,7 @@ def test_a_record_attacked_gives_the_committed_row(script, tmp_path):
 
 def test_the_cards_read_it():
     """FedHide(0.01, 10) stood at "at least 0.12" on CIFAR-100."""
-    rows = cards.read(ROOT / "results")
+    rows = cards.committed_rows(ROOT / "results")
     listed = {(q.best.label, q.best.task, q.best.metric): q for q in worst([*rivals(rows)])}
     for label in ("FedHide(0.01, 10)", "FedHide(0.1, 10)"):
         q = listed[label, "cifar100", "p_leak"]

@@ -34,7 +34,7 @@ def test_each_printed_number_stands_beside_its_own_row_and_model(scale, stage):
         and r["setting"]["model_stage"] == stage
     )
     assert len(wanted) == 13
-    lines = rows.table(RECIPE, scale, plan.plan(RECIPE, scale, data=False), {})
+    lines = rows.table_rows(RECIPE, scale, plan.plan(RECIPE, scale, data=False), {})
     claims = [r.claim for r in lines if r.measure == f"naive_lpips_{stage}"]
     got = sorted((c.value, round((c.high - c.low) / 2, 9)) for c in claims)
     assert got == wanted
@@ -45,7 +45,7 @@ def test_each_printed_number_stands_beside_its_own_row_and_model(scale, stage):
 
 
 def test_only_the_papers_own_attacker_stands_beside_its_numbers():
-    lines = rows.table(RECIPE, "small", plan.plan(RECIPE, "small", data=False), {})
+    lines = rows.table_rows(RECIPE, "small", plan.plan(RECIPE, "small", data=False), {})
     assert {r.measure for r in lines if r.claim} == {"naive_lpips_untrained", "naive_lpips_trained"}
 
 
@@ -66,7 +66,7 @@ def test_a_scale_says_how_long_its_attacks_search():
     }
     for scale, (given,) in steps.items():
         assert RECIPE.scales[scale].attacks["steps"] == given
-        lines = rows.table(RECIPE, scale, plan.plan(RECIPE, scale, data=False), {})
+        lines = rows.table_rows(RECIPE, scale, plan.plan(RECIPE, scale, data=False), {})
         assert {r.attack_params["steps"] for r in lines} == {given}
 
 
@@ -161,7 +161,7 @@ def test_a_table_from_end_to_end(table):
     for kind in ("svg", "png"):
         assert (folder / "results" / name / f"smoke.{kind}").stat().st_size > 1000
     # What is drawn is what was scored, at the model that its column names.
-    recipe = catalogue.find(name)
+    recipe = catalogue.find_recipe(name)
     for m in (m for m in recipe.measures if m.metric == "psnr"):
         drawn = figure_data.rebuilt(folders.load(run), m, recipe.asked(m, "smoke"))
         assert set(drawn) == set(TWO)

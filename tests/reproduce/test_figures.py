@@ -121,13 +121,13 @@ def test_free_points_keep_their_names_close():
     axes = figure.add_subplot()
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
-    texts = labels.beside(
+    texts = labels.write_labels(
         axes,
         [labels.Named(x, y, f"at {x}", "black") for x, y in ((0.2, 0.2), (0.5, 0.8), (0.8, 0.4))],
     )
     assert all(abs(a) < 30 and abs(b) < 30 for a, b in (t.get_position() for t in texts))
     assert [t.get_text() for t in axes.texts] == ["at 0.2", "at 0.5", "at 0.8"]  # and no lines
-    assert labels.beside(axes, []) == []
+    assert labels.write_labels(axes, []) == []
 
 
 def test_the_same_bytes_twice(tmp_path):

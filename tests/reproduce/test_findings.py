@@ -38,7 +38,7 @@ def number(value, **more):
 
 
 def written(folder, rows):
-    row.write(folder / "findings-fedhide" / "smoke.csv", rows)
+    row.write_rows(folder / "findings-fedhide" / "smoke.csv", rows)
     return folder
 
 
@@ -93,13 +93,13 @@ def test_a_method_that_nobody_attacked_is_left_out(script, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_run_can_be_planned_and_every_attacker_is_asked(name):
-    recipe = catalogue.find(name)
+    recipe = catalogue.find_recipe(name)
     planned = plan.plan(recipe, "smoke", data=False)
     assert {p.setup.task for p in planned} <= {"digits", "digit-pairs"}
     assert all(len(p.specs) == 5 for p in planned)
     asked = {m.attack for m in recipe.measures if m.attack}
     assert asked == set(findings.ATTACKERS) & set(registry.names("attacks"))
-    assert set(findings.ATTACKERS) - asked == set(findings.lacking())
+    assert set(findings.ATTACKERS) - asked == set(findings.attackers_lacking())
 
 
 def test_every_method_of_the_two_papers_is_there():

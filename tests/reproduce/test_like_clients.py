@@ -16,7 +16,7 @@ MARGIN = METRICS["accuracy"].meaning.matters
 
 @pytest.fixture(scope="module")
 def accuracy():
-    return {r.label: r.ours.value for r in row.read(TABLE)}
+    return {r.label: r.ours.value for r in row.read_rows(TABLE)}
 
 
 def lost(accuracy, label):
@@ -24,7 +24,7 @@ def lost(accuracy, label):
 
 
 def test_every_method_is_in_the_committed_table_over_three_seeds(accuracy):
-    rows = row.read(TABLE)
+    rows = row.read_rows(TABLE)
     assert set(accuracy) == set(IID)
     assert all(r.seeds == (0, 1, 2) and r.rounds == 50 and r.twin for r in rows)
     assert not any("stale_run" in r.flags or r.dead or r.undertrained for r in rows)
@@ -42,7 +42,7 @@ def test_the_rows_bear_out_the_reasons(accuracy):
 
 
 def test_a_reason_is_said_with_the_statement_unless_it_holds(accuracy):
-    rows = row.read(TABLE)
+    rows = row.read_rows(TABLE)
     said = {o.those[0]: o.judge(rows, "digits") for o in RECIPE.orders}
     for label, why in BECAUSE.items():
         assert said[label].verdict != "holds"

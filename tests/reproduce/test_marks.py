@@ -14,7 +14,7 @@ from leakbench.reproduce.row import Measurement, Row
 from leakbench.scoring import flags
 
 RESULTS = Path(__file__).parents[2] / "results"
-TABLE2 = catalogue.find("fedmetric-table2")
+TABLE2 = catalogue.find_recipe("fedmetric-table2")
 PAPER = 100_000  # rounds on CIFAR-10
 
 
@@ -68,7 +68,7 @@ def test_no_run_no_rounds_no_mark():
 
 
 def test_what_an_untrained_network_gives_does_not_go_by_its_training():
-    recipe = catalogue.find("fedhide-table2")
+    recipe = catalogue.find_recipe("fedhide-table2")
     stages = {m.key: m.stage for m in recipe.measures}
     fresh = next(k for k, stage in stages.items() if stage == "untrained")
     final = next(k for k, stage in stages.items() if stage != "untrained")
@@ -97,7 +97,7 @@ def test_what_a_table_says_is_never_taken_back():
     for name, recipe in catalogue.RECIPES.items():
         for path in (RESULTS / name).glob("s*.csv"):
             if path.stem in recipe.scales:
-                before = row.read(path)
+                before = row.read_rows(path)
                 after = marks.marked(recipe, before)
                 assert all(a.flags <= b.flags for a, b in zip(before, after, strict=True))
                 seen += any(b.undertrained for b in after)
@@ -106,12 +106,12 @@ def test_what_a_table_says_is_never_taken_back():
 
 def test_the_rise_is_in_the_table_where_it_is_known(tmp_path):
     rows = [line(rise=0.25), line("b")]
-    row.write(tmp_path / "t.csv", rows)
-    assert [r.rise for r in row.read(tmp_path / "t.csv")] == [0.25, None]
-    row.write(tmp_path / "old.csv", rows[1:])
+    row.write_rows(tmp_path / "t.csv", rows)
+    assert [r.rise for r in row.read_rows(tmp_path / "t.csv")] == [0.25, None]
+    row.write_rows(tmp_path / "old.csv", rows[1:])
     head = (tmp_path / "old.csv").read_text("utf-8").splitlines()[0].split(",")
     assert "rise" not in head
-    assert row.read(tmp_path / "old.csv")[0].rise is None
+    assert row.read_rows(tmp_path / "old.csv")[0].rise is None
 
 
 LOW, HIGH = line("a", 0.2), line("b", 0.8)
@@ -180,7 +180,7 @@ def test_the_page_says_it_beside_the_number_and_of_which_runs_nobody_knows():
 
 def test_fedmetric_on_cifar10_at_a_thousandth_of_the_rounds_contradicts_nobody():
     """What the committed table was said to contradict, it had barely begun to learn."""
-    rows = marks.read(TABLE2, RESULTS / TABLE2.name / "smoke.csv")
+    rows = marks.marked_rows(TABLE2, RESULTS / TABLE2.name / "smoke.csv")
     mine = [r for r in rows if r.dataset == "cifar10"]
     assert {r.rounds for r in mine} == {100}
     said = overview.judged(TABLE2, "smoke", rows, "cifar10")
@@ -216,9 +216,9 @@ def test_a_utility_of_few_units_says_so():
 
 @pytest.mark.parametrize(
     ("recipe", "path"),
-    [pytest.param(r, p, id=f"{r.name}-{p.stem}") for r, p in overview.tables(RESULTS)],
+    [pytest.param(r, p, id=f"{r.name}-{p.stem}") for r, p in overview.tables_below(RESULTS)],
 )
 def test_a_committed_table_has_the_flags_that_its_page_has(recipe, path):
     """`benchmarks/reproduced.py` writes them: who reads the table alone is told no less."""
-    plain = row.read(path)
+    plain = row.read_rows(path)
     assert [r.flags for r in marks.marked(recipe, plain)] == [r.flags for r in plain]

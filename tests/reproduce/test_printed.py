@@ -104,7 +104,9 @@ def test_a_recipe_makes_it_or_it_is_said_in_a_clause_why_there_is_nothing_to_run
 def test_what_is_coming_is_not_here_and_every_recipe_makes_something():
     here = {*RECIPES, *registry.names("tasks"), *registry.names("defenses"), *MODELS}
     assert not here & set(COMING), "switch it on: take it out of COMING"
-    assert all(printed.of(name) for name in RECIPES if not name.startswith("findings-"))
+    assert all(
+        printed.printed_numbers(name) for name in RECIPES if not name.startswith("findings-")
+    )
 
 
 class TestSetups:
@@ -122,7 +124,7 @@ class TestSetups:
         p, carried = entry
         if carried.shown in COMING:
             pytest.skip(COMING[carried.shown])
-        task = registry.load("tasks", carried.shown).build({}, "task")
+        task = registry.load_plugin("tasks", carried.shown).build({}, "task")
         for r in numbers(p, carried.dataset):
             ours = declared(task, carried, carried.places[r["metric"]])
             assert ours in (None, r["value"]), r["metric"]
@@ -133,7 +135,7 @@ class TestSetups:
         p, carried = entry
         if carried.shown in COMING or not sets.found(carried.shown):
             pytest.skip(f"{carried.shown} is not here")
-        task = registry.load("tasks", carried.shown).build({}, "task")
+        task = registry.load_plugin("tasks", carried.shown).build({}, "task")
         data = task.load()
         for r in numbers(p, carried.dataset):
             ours = loaded(task, data, carried.places[r["metric"]])

@@ -257,7 +257,7 @@ class TestCommand:
         self, tiny, cli, tmp_path, factor, stale
     ):
         case = next(p for p in plan.plan(TINY, "smoke") if p.case.label == "FedAwS")
-        made = twin.of(case.specs[0])
+        made = twin.twin_of(case.specs[0])
         then = {k: [v[0], *(factor * x for x in v[1:])] for k, v in made.items()}
         other = {"commit": "0" * 40, "twin": json.dumps(then)}
         found = self.again(cli, tmp_path, lambda r: r | other, of=("p_leak", UTILITY))
@@ -485,7 +485,7 @@ class TestRecipes:
     @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
     def test_every_spec_can_be_built_without_data(self, name, scale, monkeypatch, tmp_path):
         monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path))
-        recipe = catalogue.find(name)
+        recipe = catalogue.find_recipe(name)
         planned = plan.plan(recipe, scale, data=False)
         values = [v.label for c in recipe.of(scale) for v in c.at(scale)]
         assert {p.case.label for p in planned} == {*values}
@@ -504,7 +504,7 @@ class TestRecipes:
         def folders(name):
             return {
                 s.folder()
-                for p in plan.plan(catalogue.find(name), "smoke", data=False)
+                for p in plan.plan(catalogue.find_recipe(name), "smoke", data=False)
                 for s in p.specs
             }
 
@@ -516,7 +516,7 @@ class TestRecipes:
 
     @pytest.mark.parametrize("name", NAMES)
     def test_orders_speak_of_cases_and_measures_that_there_are(self, name):
-        recipe = catalogue.find(name)
+        recipe = catalogue.find_recipe(name)
         for order in recipe.orders:
             assert set(order.labels()) <= {c.label for c in recipe.cases}, order.text
             assert order.measure in {m.key for m in recipe.measures}
@@ -535,7 +535,7 @@ class TestRecipes:
         records = json.loads((files("leakbench") / "data_files" / "published.json").read_text())[
             "records"
         ]
-        recipe = catalogue.find(name)
+        recipe = catalogue.find_recipe(name)
         datasets = {s.dataset for s in recipe.scales["full"].setups}
         wanted = sorted(
             (
@@ -549,7 +549,7 @@ class TestRecipes:
         )
         key = {"proxy_cosine": "cosine", "p_leak": "p_leak"}.get(metric, UTILITY)
         for scale in recipe.scales:
-            lines = rows.table(recipe, scale, plan.plan(recipe, scale, data=False), {})
+            lines = rows.table_rows(recipe, scale, plan.plan(recipe, scale, data=False), {})
             got = sorted(
                 (r.dataset, r.claim.value, spread(r.claim))
                 for r in lines
@@ -559,9 +559,9 @@ class TestRecipes:
 
     @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
     def test_fleas_numbers_stand_beside_our_best_round_and_nowhere_else(self, scale):
-        recipe = catalogue.find("flea-table1")
+        recipe = catalogue.find_recipe("flea-table1")
         planned = plan.plan(recipe, scale, data=False)
-        lines = rows.table(recipe, scale, planned, {})
+        lines = rows.table_rows(recipe, scale, planned, {})
         lines = sweeps.with_best(recipe, scale, planned, lines)
         # Of Table 1, |D| = 100.
         some = {
@@ -619,9 +619,9 @@ class TestRecipes:
         ],
     )
     def test_the_papers_own_numbers_do_not_contradict_its_statements(self, name):
-        recipe = catalogue.find(name)
+        recipe = catalogue.find_recipe(name)
         planned = plan.plan(recipe, "full", data=False)
-        lines = rows.table(recipe, "full", planned, {})
+        lines = rows.table_rows(recipe, "full", planned, {})
         lines = as_printed(sweeps.with_best(recipe, "full", planned, lines))
         printed, own = (
             {m.key for m in recipe.measures if m.printed},
@@ -640,26 +640,27 @@ class TestRecipes:
         self, monkeypatch, tmp_path
     ):
         monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path))
-        planned = plan.plan(catalogue.find("fedmetric-table2"), "smoke")
+        planned = plan.plan(catalogue.find_recipe("fedmetric-table2"), "smoke")
         by = {p.setup.dataset: p for p in planned}
         assert by["mnist"].setup.task == "digits"
         assert by["mnist"].setup.stand_in
         assert by["mnist"].specs[0].task.params["utility"] == "auroc"
         assert "LEAKBENCH_DATA" in by["cifar10"].lacking
         assert str(tmp_path) in by["cifar10"].lacking
-        lines = rows.table(catalogue.find("fedmetric-table2"), "smoke", planned, {})
+        lines = rows.table_rows(catalogue.find_recipe("fedmetric-table2"), "smoke", planned, {})
         assert all("LEAKBENCH_DATA" in r.note for r in lines if r.dataset == "cifar10")
         with pytest.raises(UsageError, match="LEAKBENCH_DATA"):
-            plan.plan(catalogue.find("fedmetric-figure3"), "smoke")
+            plan.plan(catalogue.find_recipe("fedmetric-figure3"), "smoke")
 
     def test_a_scale_that_a_case_does_not_have(self):
         labels = {
-            p.case.label for p in plan.plan(catalogue.find("fedhide-table4"), "full", data=False)
+            p.case.label
+            for p in plan.plan(catalogue.find_recipe("fedhide-table4"), "full", data=False)
         }
         assert not any("collapse" in x for x in labels)
         with pytest.raises(UnknownName):
             plan.plan(
-                catalogue.find("fedhide-table4"),
+                catalogue.find_recipe("fedhide-table4"),
                 "full",
                 only=["collapse: FedHide(0.1, 10) at norm 1"],
                 data=False,
@@ -737,10 +738,10 @@ class TestSweeps:
 
     def test_a_table_of_before_the_sweep_is_untuned_when_its_page_is_written(self, swept):
         old = [row("FedAwS", 0.5), row("FedGN", 0.5)]
-        assert [r.untuned for r in sweeps.marked(swept, old)] == [False, True]
+        assert [r.untuned for r in sweeps.marked_best(swept, old)] == [False, True]
         values = [row(f"FedGN, sigma = {v}", 0.5) for v in ("0", "0.5")]
-        assert not any(r.untuned for r in sweeps.marked(swept, [*old, *values]))
-        assert sweeps.marked(swept, [*old, values[0]])[1].untuned
+        assert not any(r.untuned for r in sweeps.marked_best(swept, [*old, *values]))
+        assert sweeps.marked_best(swept, [*old, values[0]])[1].untuned
 
     def test_nothing_is_said_to_hold_over_what_was_not_tuned(self):
         order = orders.Less("x", "p_leak", pairs=(("a", "b"),))
@@ -769,7 +770,7 @@ def test_fedmetrics_table_on_digits(cli, monkeypatch, tmp_path):
         Case("DeepSVDD", "deepsvdd"),
     )
     recipe = replace(
-        catalogue.find("fedmetric-figure3"),
+        catalogue.find_recipe("fedmetric-figure3"),
         cases=cases,
         scales={"smoke": Scale("no time", (few,), record=Policy(probes=0, audited=0))},
         orders=(
@@ -974,7 +975,7 @@ class TestWords:
 
     def test_full_scale_differs_in_what_is_declared_and_in_rates_alone(self):
         for name in ("fedhide-table4", "fedmetric-table2"):
-            recipe = catalogue.find(name)
+            recipe = catalogue.find_recipe(name)
             for p in plan.plan(recipe, "full", data=False):
                 said = differs.sentences(recipe.paper, p.setup, p.specs, p.case.params)
                 said = [
@@ -1004,7 +1005,7 @@ class TestWords:
         )
         used = [
             dict(s.params["fedhide"])
-            for s in catalogue.find("fedhide-table4").scales["smoke"].setups
+            for s in catalogue.find_recipe("fedhide-table4").scales["smoke"].setups
         ]
         named = [", ".join(f"{k} {p[k]:g}" for k in ("own_lr", "lam", "lr")) for p in used]
         assert named

@@ -46,9 +46,9 @@ def test_there_are_tables():
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_what_is_committed_is_read_and_written_again_byte_for_byte(path, tmp_path):
-    rows = row.read(path)
+    rows = row.read_rows(path)
     assert {(r.recipe, r.scale) for r in rows} == {(path.parent.name, path.stem)}
-    row.write(tmp_path / "again.csv", rows)
+    row.write_rows(tmp_path / "again.csv", rows)
     assert (tmp_path / "again.csv").read_bytes() == path.read_bytes()
 
 
@@ -57,7 +57,7 @@ def test_the_committed_page_is_made_of_the_committed_table(path, tmp_path):
     """All of its numbers, notes and statements; what is said of our own choices may have grown
     since.
     """
-    rows, recipe, scale = row.read(path), catalogue.find(path.parent.name), path.stem
+    rows, recipe, scale = row.read_rows(path), catalogue.find_recipe(path.parent.name), path.stem
     rows = marks.marked(recipe, [_with_meaning(r) for r in rows])
     said = [
         order.judge(rows, dataset)
@@ -66,7 +66,7 @@ def test_the_committed_page_is_made_of_the_committed_table(path, tmp_path):
         if not order.datasets or dataset in order.datasets
     ]
     figures = [path.with_suffix(".svg")] if path.with_suffix(".svg").exists() else []
-    _, page = write.write(recipe, scale, rows, said, figures, tmp_path)
+    _, page = write.write_paper_table(recipe, scale, rows, said, figures, tmp_path)
     now, then = (p.read_text(encoding="utf-8") for p in (page, path.with_suffix(".md")))
     assert _without_choices(now) == _without_choices(then)
 
@@ -86,8 +86,8 @@ def _without_choices(page):
 
 @pytest.mark.parametrize("one", [PLAIN, FULL])
 def test_a_row_is_read_as_it_was(one, tmp_path):
-    row.write(tmp_path / "t.csv", [one])
-    assert row.read(tmp_path / "t.csv") == [one]
+    row.write_rows(tmp_path / "t.csv", [one])
+    assert row.read_rows(tmp_path / "t.csv") == [one]
 
 
 def test_cells_are_text_numbers_or_nothing():
@@ -115,6 +115,6 @@ def test_a_cell_that_is_not_what_its_column_says(column, cell, tmp_path):
     path = tmp_path / "t.csv"
     row.write_csv(path, row.COLUMNS, [FULL.cells | {column: cell}])
     with pytest.raises(BrokenFile, match=r"t\.csv is damaged .*Make it again") as told:
-        row.read(path)
+        row.read_rows(path)
     assert "\n" not in str(told.value)
     assert isinstance(told.value, UsageError)

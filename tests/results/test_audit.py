@@ -139,7 +139,7 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> Any:
         rounds=60,
     )
     spec = spec.model_copy(update={"record": Policy(last=2, decade=2, probes=1)})
-    return load(training.train(spec, tmp_path_factory.mktemp("sparse"), device="cpu").path)
+    return load(training.train_run(spec, tmp_path_factory.mktemp("sparse"), device="cpu").path)
 
 
 def test_naive_does_not_take_a_stale_proxy_for_the_newest(sparse: Any) -> None:

@@ -10,7 +10,7 @@ from leakbench.record.folders import load
 from leakbench.results import cascade
 from leakbench.results.number import MADE, Measured
 from leakbench.results.tables import collect
-from leakbench.results.units import of_run
+from leakbench.results.units import measured_of_run
 
 N = 10
 ONES, NONE = [1.0] * N, [0.0] * N
@@ -22,7 +22,7 @@ def first(k: int) -> list[float]:
 
 
 def joined(run: Path, kind: str) -> Measured:
-    asked = cascade.questions(of_run(load(run)))
+    asked = cascade.questions(measured_of_run(load(run)))
     assert len(asked) == 1
     parts = cascade.entering(kind, next(iter(asked.values())), cascade.weak)
     return cascade.combine(kind, parts)
@@ -282,6 +282,9 @@ def test_the_cascade_over_seeds_uses_the_same_attacks_in_each(tmp_path: Path) ->
             rung="method",
         )
     runs = [load(p) for p in sorted(tmp_path.iterdir())]
-    assert "control_failed" in next(m for m in of_run(runs[0]) if m.attacker.name == "two").flags
+    assert (
+        "control_failed"
+        in next(m for m in measured_of_run(runs[0]) if m.attacker.name == "two").flags
+    )
     (row,) = [r for r in collect(runs).rows("tradeoff") if r["attack"] == "cascade"]
     assert row["value"] == pytest.approx(0.5)

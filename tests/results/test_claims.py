@@ -15,11 +15,11 @@ HERE = {"clients": 100, "fraction": 0.1, "rounds": 500}
 
 
 def table1(**fields: Any) -> claims.Claim | None:
-    return claims.find("fedavg", {"fraction": 0.1}, "cifar10", "accuracy", fields)
+    return claims.find_claim("fedavg", {"fraction": 0.1}, "cifar10", "accuracy", fields)
 
 
 def test_a_record_whose_parameters_are_a_subset_of_ours_is_found_and_scaled() -> None:
-    claim = claims.find("fedhide", FEDHIDE, "cifar100", "p_leak", HERE)
+    claim = claims.find_claim("fedhide", FEDHIDE, "cifar100", "p_leak", HERE)
     assert claim is not None
     assert claim.value == 0.096
     assert claim.low is not None
@@ -31,11 +31,13 @@ def test_a_record_whose_parameters_are_a_subset_of_ours_is_found_and_scaled() ->
 
 
 def test_other_parameters_other_tasks_and_other_metrics_have_no_claim() -> None:
-    assert claims.find("fedhide", FEDHIDE | {"alpha": 0.02}, "cifar100", "p_leak", HERE) is None
+    assert (
+        claims.find_claim("fedhide", FEDHIDE | {"alpha": 0.02}, "cifar100", "p_leak", HERE) is None
+    )
     # k is not ours.
-    assert claims.find("fedhide", {"alpha": 0.01}, "cifar100", "p_leak", HERE) is None
-    assert claims.find("fedhide", FEDHIDE, "digits", "p_leak", HERE) is None
-    assert claims.find("fedhide", FEDHIDE, "cifar100", "p_leak_public", HERE) is None
+    assert claims.find_claim("fedhide", {"alpha": 0.01}, "cifar100", "p_leak", HERE) is None
+    assert claims.find_claim("fedhide", FEDHIDE, "digits", "p_leak", HERE) is None
+    assert claims.find_claim("fedhide", FEDHIDE, "cifar100", "p_leak_public", HERE) is None
 
 
 def test_the_setting_that_contradicts_least_wins_and_a_tie_gives_none() -> None:
@@ -65,28 +67,30 @@ def test_a_contradiction_in_split_or_clients_gives_none_and_in_rounds_is_said() 
 def test_the_fraction_decides_between_the_settings_of_fedaa() -> None:
     fields = {"clients": 10, "rounds": 100}
     found = {
-        f: claims.find("fedaa", {}, "cifar10", "accuracy", fields | {"fraction": f})
+        f: claims.find_claim("fedaa", {}, "cifar10", "accuracy", fields | {"fraction": f})
         for f in (0.5, 0.8, 1.0)
     }
     assert [round(c.value, 4) for c in found.values() if c] == [0.2295, 0.4044, 0.4369]
 
 
 def test_aliases_of_tasks_methods_and_metrics() -> None:
-    har = claims.find(
+    har = claims.find_claim(
         "flea",
         {},
         "uci-har",
         "accuracy",
         {"split": "dir", "split_param": 0.1, "clients": 75, "mean_local_size": 100, "rounds": 100},
     )
-    proxy = claims.find(
+    proxy = claims.find_claim(
         "fedmetric", {"variant": "proxy", "lam": 0.1}, "cifar10", "auroc", {"clients": 10}
     )
-    cosine = claims.find("fedgn", {"sigma": 0.1}, "cifar100", "prototype_cosine", {"clients": 100})
-    captions = claims.find(
+    cosine = claims.find_claim(
+        "fedgn", {"sigma": 0.1}, "cifar100", "prototype_cosine", {"clients": 100}
+    )
+    captions = claims.find_claim(
         "fedaa", {}, "coco-captions", "bleu4", {"clients": 20, "fraction": 0.1, "rounds": 50}
     )
-    ablation = claims.find(
+    ablation = claims.find_claim(
         "fedaa",
         {"identifier": False},
         "cifar100",
@@ -100,20 +104,25 @@ def test_aliases_of_tasks_methods_and_metrics() -> None:
 def test_the_stage_of_the_model_and_the_round_must_be_the_records() -> None:
     setting = {"clients": 100, "rounds": 100}
     values = {
-        s: claims.find("fedgn", {"sigma": 0.05}, "cifar100", "lpips", setting, stage=s)
+        s: claims.find_claim("fedgn", {"sigma": 0.05}, "cifar100", "lpips", setting, stage=s)
         for s in ("untrained", "early", "final")
     }
     assert [v and v.value for v in values.values()] == [0.75, None, 0.70]
-    exposure = claims.find("flea", {}, "cifar10", "exposure", setting, stage="middle", round=50)
+    exposure = claims.find_claim(
+        "flea", {}, "cifar10", "exposure", setting, stage="middle", round=50
+    )
     assert exposure is not None
     assert exposure.value == pytest.approx(0.4)
-    assert claims.find("flea", {}, "cifar10", "exposure", setting, stage="final", round=100) is None
+    assert (
+        claims.find_claim("flea", {}, "cifar10", "exposure", setting, stage="final", round=100)
+        is None
+    )
 
 
 def test_a_number_of_the_papers_weights_is_not_shown_beside_others() -> None:
     setting = {"split": "qua", "split_param": 2, "clients": 75, "rounds": 100}
     found = {
-        (lam1, lam2): claims.find(
+        (lam1, lam2): claims.find_claim(
             "flea", {"lam1": lam1, "lam2": lam2}, "uci-har", "accuracy", setting
         )
         for lam1, lam2 in ((1.0, 3.0), (1.0, 0.0), (6.0, 3.0))
@@ -123,7 +132,7 @@ def test_a_number_of_the_papers_weights_is_not_shown_beside_others() -> None:
 
 def test_two_records_of_the_same_number_are_no_tie() -> None:
     # In Table 4 and in the running text.
-    claim = claims.find("fedgn", {"sigma": 0.5}, "cifar100", "accuracy", HERE)
+    claim = claims.find_claim("fedgn", {"sigma": 0.5}, "cifar100", "accuracy", HERE)
     assert claim is not None
     assert claim.source.startswith("FedHide Table 4")
 
@@ -132,11 +141,13 @@ def test_a_condition_that_we_do_not_meet_is_no_claim_and_samples_are_read_from_i
     None
 ):
     privacy = {"split": "qua", "split_param": 3, "clients": 100}
-    assert claims.find("flea", {"lam2": 0.0}, "cifar10", "mse", privacy) is None  # on training data
-    needed = claims.find("fedmix", {}, "cifar10", "samples_to_90", privacy)
+    assert (
+        claims.find_claim("flea", {"lam2": 0.0}, "cifar10", "mse", privacy) is None
+    )  # on training data
+    needed = claims.find_claim("fedmix", {}, "cifar10", "samples_to_90", privacy)
     assert needed is not None
     assert needed.value == 300
-    assert claims.find("fedmix", {}, "cifar10", "context_accuracy", privacy) is None
+    assert claims.find_claim("fedmix", {}, "cifar10", "context_accuracy", privacy) is None
 
 
 def test_every_alias_names_a_record() -> None:

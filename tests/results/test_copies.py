@@ -60,9 +60,9 @@ def test_one_file_that_is_the_same_is_enough(seeds, tmp_path, name):
 
 @pytest.mark.parametrize("defense", sorted(registry.names("defenses")))
 def test_two_seeds_of_a_method_are_never_taken_for_copies(defense, tmp_path):
-    task = registry.load("tasks", "digits").build(TASK, "task digits")
+    task = registry.load_plugin("tasks", "digits").build(TASK, "task digits")
     try:
-        task.suits(registry.load("defenses", defense).build(task.defaults(defense), defense))
+        task.suits(registry.load_plugin("defenses", defense).build(task.defaults(defense), defense))
     except UsageError:
         pytest.skip("does not suit the task")
     given = {"task_params": TASK, "rounds": 4, "device": "cpu", "params": short(defense)}

@@ -6,7 +6,7 @@ from helpers.report_data import again, row, setting
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakbench.results.front import best, mark
+from leakbench.results.front import best_numbers, mark
 
 
 def beaten(n, others):
@@ -27,7 +27,7 @@ def test_it_is_what_no_other_betters_and_equals_stand_together(places):
         base = setting("fedgn", {"sigma": i / 100})
         numbers.append(row(base, gain, "any_attack", "method", "p_leak", leak))
     about = {n.configuration.key: "one split" for n in numbers}
-    kept = [n.key for n in best(numbers, about)]
+    kept = [n.key for n in best_numbers(numbers, about)]
     assert kept == [n.key for n in numbers if not beaten(n, numbers)]
 
 

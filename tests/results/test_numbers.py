@@ -17,9 +17,9 @@ from leakbench.base.reason_words import reason_text
 from leakbench.metrics import context, images
 from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
 from leakbench.results import cascade, paired, pooling, rise, utility
-from leakbench.results.cells import claimed, claimed_in
+from leakbench.results.cells import claim_cells, claimed_in
 from leakbench.results.dead import why_dead
-from leakbench.results.front import best, fit, mark
+from leakbench.results.front import best_numbers, fits_front, mark
 from leakbench.results.names import setting_names
 from leakbench.results.number import (
     Attacker,
@@ -83,7 +83,7 @@ def test_the_lower_limit_of_the_differences_is_students():
     # 1 / 2 ** 6 is above one in a hundred: so few show nothing there.
     assert paired.lower([m], "attack", 0.01) == -math.inf
     assert paired.lower([m], "attack", 1 / 64) > -math.inf
-    assert paired.clusters([m]) == 6
+    assert paired.cluster_count([m]) == 6
     turned = measured(units(0.2, 0.1), units(0.5, 0.7), units(0, 0), DOWN)
     assert list(paired.differences(turned, "attack").values()) == pytest.approx([0.3, 0.6])
     assert list(paired.differences(turned, "control").values()) == pytest.approx([0.5, 0.7])
@@ -101,26 +101,26 @@ def test_three_seeds_bring_their_own_spread_and_units_of_two_seeds_are_two():
     two = paired.lower(seeds[:2], "attack", 0.025)
     d = np.repeat(np.array(levels[:2]) - 0.1, 4)
     assert two == pytest.approx(d.mean() - student.ppf(0.975, 7) * d.std(ddof=1) / math.sqrt(8))
-    assert paired.clusters(seeds) == 12
+    assert paired.cluster_count(seeds) == 12
     shared = measured(units(1, 1, 1, 1, clusters=["a", "a", "b", "b"]), (), ())
-    assert paired.clusters([shared, shared]) == 2
+    assert paired.cluster_count([shared, shared]) == 2
 
 
 def test_an_attack_is_shown_by_intervals_or_unit_by_unit():
     m = measured(units(*[0.3] * 6), units(*[0.1] * 6), units(*[0.2] * 6))
     wide = Estimate(0.1, 0.0, 0.5, 6, "client", "student")
-    assert paired.shown([m], m.floor, m.control)
-    assert paired.shown([m], wide, m.control)  # every unit is beyond its own blind guess
-    assert paired.beyond([m], m.value, wide)
+    assert paired.control_shown([m], m.floor, m.control)
+    assert paired.control_shown([m], wide, m.control)  # every unit is beyond its own blind guess
+    assert paired.beyond_floor([m], m.value, wide)
     even = measured(units(*[0.1] * 6), units(*[0.1] * 6), units(*[0.1] * 6))
-    assert not paired.shown([even], wide, even.control)
-    assert not paired.beyond([even], even.value, wide)
+    assert not paired.control_shown([even], wide, even.control)
+    assert not paired.beyond_floor([even], even.value, wide)
     few = measured(units(*[0.3] * 4), units(*[0.1] * 4), units(*[0.2] * 4))
-    assert not paired.shown([few], wide, few.control)
+    assert not paired.control_shown([few], wide, few.control)
     # Of five a control is shown at 5 %, and an attack is not at 2.5 %.
     five = measured(units(*[0.3] * 5), units(*[0.1] * 5), units(*[0.3] * 5))
-    assert paired.shown([five], wide, five.control)
-    assert not paired.beyond([five], five.value, wide)
+    assert paired.control_shown([five], wide, five.control)
+    assert not paired.beyond_floor([five], five.value, wide)
 
 
 @pytest.mark.parametrize(
@@ -246,13 +246,13 @@ def test_the_front_of_settings_and_what_may_not_lie_on_it():
         placed(*x) for x in (("a", 0.2, 0.5), ("b", 0.3, 0.5), ("c", 0.3, 0.6), ("d", 0.1, 0.4))
     )
     about = {n.configuration.key: "data" for n in (a, b, c, d)}
-    assert [n.configuration.defense for n in best([a, b, c, d], about)] == ["a", "c", "d"]
+    assert [n.configuration.defense for n in best_numbers([a, b, c, d], about)] == ["a", "c", "d"]
     same = change(a, configuration=b.configuration)
-    assert len(best([a, same], about)) == 2  # equals stand together
-    assert not fit(placed("e", 0.5, 0.5, flags=["dead_run"]))
-    assert not fit(change(a, uneven=(in_words("x"),)))
-    assert not fit(placed("e", 0.5, 0.5, rung="paper", attack="any_attack"))
-    assert fit(placed("e", 0.5, 0.5, rung="paper", attack="nearest"))
+    assert len(best_numbers([a, same], about)) == 2  # equals stand together
+    assert not fits_front(placed("e", 0.5, 0.5, flags=["dead_run"]))
+    assert not fits_front(change(a, uneven=(in_words("x"),)))
+    assert not fits_front(placed("e", 0.5, 0.5, rung="paper", attack="any_attack"))
+    assert fits_front(placed("e", 0.5, 0.5, rung="paper", attack="nearest"))
     # Of several parameters of an attack the number that leaks most stands for a.
     more = change(a, value=Estimate(0.4, 0.3, 0.5, 9, "client", "student"))
     assert [n.on_front for n in mark([a, b, c, more], about)] == [False, False, True, False]
@@ -447,7 +447,7 @@ def test_names_of_settings_are_told_apart_and_short():
 
 def test_a_claim_comes_back_from_its_cells():
     for one in (Claim(value=0.5, low=0.4, high=0.6, source="x"), None):
-        assert claimed_in(claimed(one)) == one
+        assert claimed_in(claim_cells(one)) == one
     bare = Claim(value=0.0, low=None, high=None, source="x")
-    assert claimed(bare)["claimed"] == 0.0
-    assert claimed_in(claimed(bare)) == bare
+    assert claim_cells(bare)["claimed"] == 0.0
+    assert claimed_in(claim_cells(bare)) == bare

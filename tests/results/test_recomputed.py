@@ -10,7 +10,7 @@ from helpers.run_folders import called, edited
 from helpers.small_runs import attacked, copied
 
 from leakbench.base.errors import BrokenFile, LeakbenchError
-from leakbench.base.files import digest, read_csv, write_csv
+from leakbench.base.files import file_digest, read_csv, write_csv
 from leakbench.record.columns import RESULTS, RUN_UTILITY
 from leakbench.record.folders import find, load
 from leakbench.results.tables import collect
@@ -104,7 +104,7 @@ def rewritten(folder, name, columns, holder, change):
     rows = read_csv(folder / name, columns)
     change(rows[-1])
     write_csv(folder / name, columns, rows)
-    edited(folder / holder, lambda meta: meta["files"].update({name: digest(folder / name)}))
+    edited(folder / holder, lambda meta: meta["files"].update({name: file_digest(folder / name)}))
 
 
 @pytest.mark.parametrize(

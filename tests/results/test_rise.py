@@ -87,8 +87,8 @@ def test_what_was_there_before_training_was_not_gained():
     """The untrained network's, where it was evaluated; else chance."""
     about = {"chance": 0.1}
     line = curve(nearing(3))
-    far = rise.of_run(line, UP, about)
-    near = rise.of_run(line, UP, {**about, "untaught": {"untrained": 0.7}})
+    far = rise.rise_of_run(line, UP, about)
+    near = rise.rise_of_run(line, UP, {**about, "untaught": {"untrained": 0.7}})
     assert near > flags.STEEP > far
 
 
@@ -115,7 +115,7 @@ def test_every_number_of_a_run_that_is_read_has_the_flag_of_its_curve(run):
     """No file of the run says it: it is computed when a table is made."""
     assert "undertrained" not in (run.path / "run.json").read_text("utf-8")
     leakbench.attack(run, "label_inference", source="update")
-    assert utility.of_run(run).rise > flags.STEEP
+    assert utility.utility_of_run(run).rise > flags.STEEP
     made = tables([run])
     for name, column in (("tradeoff", "utility_flags"), ("utility", "flags")):
         rows = made.rows(name)

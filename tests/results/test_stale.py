@@ -33,7 +33,7 @@ def flagged(found):
 
 
 def here(**changed: str) -> dict[str, str]:
-    return {**attack_code.installed(NAME), **changed}
+    return {**attack_code.installed_sources(NAME), **changed}
 
 
 @pytest.mark.parametrize("part", ["attack", "core", "scoring"])
@@ -60,7 +60,7 @@ def test_code_that_nobody_knows_is_not_the_installed_one(tmp_path, lacks):
 def test_an_attack_without_a_source_file_has_none_on_both_sides(tmp_path, monkeypatch):
     """As in a notebook: then its code is known of neither side, and is not stale."""
     notebook = {part: sha for part, sha in here().items() if part != "attack"}
-    monkeypatch.setattr(attack_code, "installed", lambda name: notebook)
+    monkeypatch.setattr(attack_code, "installed_sources", lambda name: notebook)
     assert flagged(collected(tmp_path / "same", notebook)) == set()
     known = {**notebook, "attack": ONE}
     assert flagged(collected(tmp_path / "then", known)) == {NAME, "cascade", "any_attack"}

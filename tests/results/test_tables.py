@@ -11,7 +11,7 @@ from helpers.gate_rows import check, update
 from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.gate.baseline import Baseline, load, save
+from leakbench.gate.baseline import Baseline, load_baseline, save_baseline
 from leakbench.gate.rows import gate_rows
 from leakbench.record.columns import FLAGS
 from leakbench.record.folders import find
@@ -368,8 +368,10 @@ def test_the_gate_gets_every_pooled_number_with_its_scores_and_hashes(
     assert (gain.worse, gain.metric, len(gain.scores[0])) == ("down", "accuracy", 10)
     written, _ = update(rows, None)
     assert isinstance(written, Baseline)
-    save(tmp_path / "leakage.json", written)
-    verdict = check(gate_rows(collect(find([three])).settings), load(tmp_path / "leakage.json"))
+    save_baseline(tmp_path / "leakage.json", written)
+    verdict = check(
+        gate_rows(collect(find([three])).settings), load_baseline(tmp_path / "leakage.json")
+    )
     assert verdict.exit_code == 0, verdict.lines
 
 

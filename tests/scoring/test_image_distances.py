@@ -178,13 +178,13 @@ def test_lpips_weights_missing(place):
     with pytest.raises(
         WeightsNotFound, match=r"alexnet_features\.safetensors.*fetch it once with python -c"
     ) as caught:
-        perceptual.load()
+        perceptual.load_network()
     assert isinstance(caught.value, LeakbenchError)
     folder = place / "torch" / "hub" / "checkpoints"
     folder.mkdir(parents=True)
     (folder / "alexnet-owt-7be5be79.pth").write_bytes(b"not opened")
     with pytest.raises(WeightsNotFound, match="a pickle, which is not read"):
-        perceptual.load()
+        perceptual.load_network()
 
 
 def test_lpips_weights_broken(place, weights):
@@ -193,13 +193,13 @@ def test_lpips_weights_broken(place, weights):
     path = place / perceptual.FILE
     path.write_bytes(b"x")
     with pytest.raises(BrokenFile, match="damaged"):
-        perceptual.load()
+        perceptual.load_network()
     save_file({k: v for k, v in weights.items() if k != "features.6.bias"}, path)
     with pytest.raises(BrokenFile, match=r"features\.6\.bias"):
-        perceptual.load()
+        perceptual.load_network()
     save_file(weights | {"features.6.bias": torch.zeros(5)}, path)
     with pytest.raises(BrokenFile, match="other sizes"):
-        perceptual.load()
+        perceptual.load_network()
 
 
 def test_lpips(place, weights):
@@ -208,13 +208,13 @@ def test_lpips(place, weights):
     (place / "lpips").mkdir()
     save_file(weights, place / "lpips" / perceptual.FILE, {"source": "made up"})
     before = torch.get_rng_state()
-    lpips = perceptual.load()
+    lpips = perceptual.load_network()
     assert torch.equal(torch.get_rng_state(), before)
     save_file({k: weights[k] for k in reversed(weights)}, place / "other.safetensors")
-    assert perceptual.load(place / "other.safetensors").sha256 == lpips.sha256
+    assert perceptual.load_network(place / "other.safetensors").sha256 == lpips.sha256
     changed = weights | {"features.0.bias": weights["features.0.bias"] + 1e-6}
     save_file(changed, place / "changed.safetensors")
-    assert perceptual.load(place / "changed.safetensors").sha256 != lpips.sha256
+    assert perceptual.load_network(place / "changed.safetensors").sha256 != lpips.sha256
 
     x = images(3, 3, 32, 32)
     far, near = images(3, 3, 32, 32), (x + 0.02 * torch.randn(x.shape, generator=DICE)).clamp(0, 1)
@@ -239,7 +239,9 @@ def test_lpips_uses_every_one_of_our_weights(place, weights):
     from safetensors.torch import save_file
 
     save_file(weights, place / perceptual.FILE)
-    held = [p for name, p in perceptual.load().net.named_parameters() if name.startswith("net.")]
+    held = [
+        p for name, p in perceptual.load_network().net.named_parameters() if name.startswith("net.")
+    ]
     assert len(held) == 10
     for ours, theirs in zip(weights.values(), held, strict=True):
         assert torch.equal(ours, theirs)

@@ -75,7 +75,7 @@ def test_a_run_is_attacked_scored_and_shown_on_its_own_range(tmp_path, monkeypat
     media, seen = pictures.Media(), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(media.images), "add", lambda _, image: seen.append(image) or "a")
-        shown = [*pictures.of_run(load(run.path), media)]
+        shown = [*pictures.run_pictures(load(run.path), media)]
     originals = [(i, p) for i, p in zip(seen, shown, strict=True) if p.role == "original"]
     assert len(originals) == 2
     for image, picture in originals:

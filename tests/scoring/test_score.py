@@ -42,7 +42,7 @@ SEND_NONE = {"own_prototypes", "fixed_prototypes"}
 PROTOTYPE_METHODS = [
     d
     for d in registry.names("defenses")
-    if registry.load("defenses", d).distance and d not in SEND_NONE
+    if registry.load_plugin("defenses", d).distance and d not in SEND_NONE
 ]
 NOISY = {"fedgn": {"sigma": 0.5}, "fedcs": {"cos_theta": 0.3}, "fedhide": {"alpha": 0.1}}
 
@@ -150,7 +150,7 @@ def test_the_control_of_p_leak_is_one_on_every_prototype_method(tmp_path, defens
     params = {
         k: v
         for k, v in NOISY.get(defense, {}).items()
-        if k in registry.load("defenses", defense).model_fields
+        if k in registry.load_plugin("defenses", defense).model_fields
     }
     run = trained(tmp_path, defense, 12, params={**params, "fraction": 0.5})
     row = results(api.attack(run, "prototype_leakage").path, "p_leak")

@@ -340,5 +340,5 @@ def test_flags_are_joined_in_their_order_each_once():
     assert flags.join(["zebra", "probe", "few_units", "", "probe", "ape"]).split("|")[-2:] == [
         *("ape", "zebra")
     ]
-    assert sorted(flags.split("few_units||probe|")) == ["few_units", "probe"]
-    assert flags.split("") == set()
+    assert sorted(flags.split_flags("few_units||probe|")) == ["few_units", "probe"]
+    assert flags.split_flags("") == set()

@@ -2,16 +2,16 @@
 
 import pytest
 
-from leakbench.statistics.looks import LOOKS, reached, shares
+from leakbench.statistics.looks import LOOKS, level_shares, reached
 
 
 def test_half_for_the_first_and_more_for_the_later_ones():
-    assert shares(LOOKS) == pytest.approx((0.5, 0.05, 0.1, 0.15, 0.2))
-    assert shares((5,)) == (1.0,)
-    assert shares(()) == ()
-    assert shares((5, 8)) == (0.5, 0.5)
+    assert level_shares(LOOKS) == pytest.approx((0.5, 0.05, 0.1, 0.15, 0.2))
+    assert level_shares((5,)) == (1.0,)
+    assert level_shares(()) == ()
+    assert level_shares((5, 8)) == (0.5, 0.5)
     for several in range(1, 12):
-        told = shares(range(2, 2 + several))
+        told = level_shares(range(2, 2 + several))
         assert sum(told) == pytest.approx(1)
         assert list(told[1:]) == sorted(told[1:])
 

@@ -32,18 +32,22 @@ def place(tmp_path, monkeypatch):
 
 
 def flickr8k(**params):
-    return registry.load("tasks", "flickr8k").build({**TINY, **SCRATCH, **params}, "task flickr8k")
+    return registry.load_plugin("tasks", "flickr8k").build(
+        {**TINY, **SCRATCH, **params}, "task flickr8k"
+    )
 
 
 def coco(**params):
     own = {**SCRATCH, "tested": 8}
-    return registry.load("tasks", "coco-captions").build({**TINY, **own, **params}, "task coco")
+    return registry.load_plugin("tasks", "coco-captions").build(
+        {**TINY, **own, **params}, "task coco"
+    )
 
 
 def fedaa(task, **params):
     own = {"examples": 2, "search_steps": 2, "identifier_epochs": 1, "fraction": 1.0}
     params = {**task.defaults("fedaa"), **own, **params}
-    return registry.load("defenses", "fedaa").build(params, "fedaa")
+    return registry.load_plugin("defenses", "fedaa").build(params, "fedaa")
 
 
 def test_topics_are_what_most_captions_speak_of():
@@ -132,7 +136,7 @@ def test_what_cannot_be_is_one_sentence(place):
     task = flickr8k(model="lenet")
     with pytest.raises(UsageError, match="expected one of captioner"):
         task.module(task.facts(fedaa(flickr8k())))
-    flea = registry.load("defenses", "flea")()
+    flea = registry.load_plugin("defenses", "flea")()
     with pytest.raises(UsageError, match="trains on classes"):
         flickr8k().facts(flea)
 
@@ -143,7 +147,7 @@ METHODS = ("fedavg", "fedprox", "fedbn", "moon")
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_train_captioners(place, name):
     task = flickr8k()
-    method = registry.load("defenses", name).build(task.defaults(name), name)
+    method = registry.load_plugin("defenses", name).build(task.defaults(name), name)
     fed = Federation(method, task, task.load(), dtype=torch.float32)
     fed.begin()
     fed.step()
@@ -159,7 +163,7 @@ def test_one_step_is_the_same_in_both_engines(place, name):
     ends = []
     for engine in ("loop", "fused"):
         params = {"steps": 1, "epochs": 0, "batch": 4, "lr": 0.1}
-        method = registry.load("defenses", name).build(params, name)
+        method = registry.load_plugin("defenses", name).build(params, name)
         fed = Federation(method, task, task.load(), engine=engine, dtype=torch.float64)
         fed.begin()
         fed.step()
@@ -170,7 +174,7 @@ def test_one_step_is_the_same_in_both_engines(place, name):
 
 def test_a_frozen_encoder_is_neither_trained_nor_sent(place):
     task = flickr8k(frozen_encoder=True)
-    method = registry.load("defenses", "fedavg").build(task.defaults("fedavg"), "fedavg")
+    method = registry.load_plugin("defenses", "fedavg").build(task.defaults("fedavg"), "fedavg")
     fed = Federation(method, task, task.load(), dtype=torch.float32)
     before = dict(fed.model)
     fed.begin()

@@ -22,7 +22,7 @@ MADE = {"voxceleb1": tiny.voxceleb, "vggface2": tiny.vggface2, "orl-faces": tiny
 
 
 def task(name, **params):
-    return registry.load("tasks", name).build({**SMALL[name], **params}, f"task {name}")
+    return registry.load_plugin("tasks", name).build({**SMALL[name], **params}, f"task {name}")
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ class TestVoxCeleb:
             assert "\n" not in str(caught.value)
 
     def test_a_network_that_takes_one_length_only_is_refused(self):
-        fedavg = registry.load("defenses", "fedavg")()
+        fedavg = registry.load_plugin("defenses", "fedavg")()
         made = task("voxceleb1", model="lenet")
         with pytest.raises(UsageError, match="trained on 2 s and tested on 3"):
             made.module(made.facts(fedavg))
@@ -187,7 +187,7 @@ def test_the_papers_setting():
         ("voxceleb1", 1211, 0.01, 50_000),
         ("vggface2", 8631, 0.001, 400_000),
     ):
-        made = registry.load("tasks", name).build({}, "task")
+        made = registry.load_plugin("tasks", name).build({}, "task")
         assert (made.clients, made.rounds, made.dim) == (clients, rounds, 512)
         for method in ("fedhide", "fedgn", "fedcs", "fedaws"):
             assert made.defaults(method)["fraction"] == fraction

@@ -43,7 +43,7 @@ def place(tmp_path, monkeypatch):
 
 
 def load(name, **params):
-    return registry.load("tasks", name).build(params, f"task {name}").load()
+    return registry.load_plugin("tasks", name).build(params, f"task {name}").load()
 
 
 def parts(data):
@@ -70,7 +70,7 @@ class TestReaders:
     def test_every_layout_holds_the_same_images(self, place, name, layout, protocol):
         folder = write(name, place, layout=layout, protocol=protocol)
         assert image_sets.found(name) == folder
-        for (x, y), seed, each in zip(image_sets.load(name), (1, 2), (6, 4), strict=True):
+        for (x, y), seed, each in zip(image_sets.load_images(name), (1, 2), (6, 4), strict=True):
             images, labels = rows(name, each, seed=seed)
             assert x.dtype == torch.uint8
             assert x.shape == (len(labels), *SHAPES[name])
@@ -187,7 +187,7 @@ class TestReaders:
         for kind in ("u1", "<i4", ">i8", "<f8"):
             x = np.asarray(np.arange(12).reshape(3, 4), dtype=kind, order=order)
             whole = pickle.dumps({"data": x, "labels": [3, 1, 2], "name": b"abc"}, protocol)
-            held = array_pickles.read(whole)
+            held = array_pickles.read_pickle(whole)
             found = array_pickles.array(held["data"])
             assert found.dtype == x.dtype
             assert np.array_equal(found, pickle.loads(whole)["data"])
@@ -372,7 +372,7 @@ class TestIslands:
 
     def drawn(self, data, place):
         """The official class of each of ours, by the pictures."""
-        (x, y), _ = image_sets.load("cifar100")
+        (x, y), _ = image_sets.load_images("cifar100")
         official = {image.numpy().tobytes(): int(label) for image, label in zip(x, y, strict=True)}
         found = {
             (int(label), official[image.numpy().tobytes()])
@@ -392,7 +392,7 @@ class TestIslands:
             [3] * 10,
             [1] * 10,
         )
-        (_, _), (x, y) = image_sets.load("cifar100")
+        (_, _), (x, y) = image_sets.load_images("cifar100")
         ours = kinds(data.test) | kinds(data.aux)
         names = self.drawn(data, place)
         assert ours == {
@@ -441,7 +441,7 @@ class TestSplits:
 
     def test_shapes_types_and_numbers_per_class(self, place, name):
         write(name, place, train=7, test=6)
-        kind = registry.load("tasks", name)
+        kind = registry.load_plugin("tasks", name)
         task = kind.build({"aux_per_class": 2}, "task")
         data = task.load()
         for part, each in (("train", 7), ("test", 4), ("aux", 2)):
@@ -518,7 +518,7 @@ def test_a_class_without_training_images_is_refused(place):
 
 def test_settings_are_those_of_the_papers():
     def of(name):
-        task = registry.load("tasks", name)
+        task = registry.load_plugin("tasks", name)
         t = task.build({}, "task")
         return (
             task.rounds,
@@ -583,7 +583,7 @@ class TestOtherSplits:
             "width": 32,
             "utility": "accuracy",
         }
-        task = registry.load("tasks", "cifar10").build(params, "task")
+        task = registry.load_plugin("tasks", "cifar10").build(params, "task")
         assert task.load().counts.min() >= 1
         assert (task.metric, task.chance, task.defaults("flea")["layer"]) == (
             "accuracy",
@@ -594,8 +594,8 @@ class TestOtherSplits:
 
 def test_methods_take_the_papers_values_there():
     for method in ("fedhide", "fedgn", "fedcs", "fedaws"):
-        task = registry.load("tasks", "cifar100").build({}, "task")
-        m = registry.load("defenses", method).build(task.defaults(method), method)
+        task = registry.load_plugin("tasks", "cifar100").build({}, "task")
+        m = registry.load_plugin("defenses", method).build(task.defaults(method), method)
         assert (m.fraction, m.lam, m.lr, m.own_lr, m.batch, m.steps, m.select) == (
             0.1,
             10,
@@ -606,8 +606,8 @@ def test_methods_take_the_papers_values_there():
             "round_robin",
         )
     for name in ("mnist", "cifar10"):
-        task = registry.load("tasks", name).build({}, "task")
-        m = registry.load("defenses", "fedhide").build(task.defaults("fedhide"), "fedhide")
+        task = registry.load_plugin("tasks", name).build({}, "task")
+        m = registry.load_plugin("defenses", "fedhide").build(task.defaults("fedhide"), "fedhide")
         assert m.k < task.clients
         assert m.fraction == 1
 
@@ -624,4 +624,7 @@ def test_a_federation_trains_on_it_from_tiny_files(place, tmp_path, name, small)
     write(name, place, train=17, test=2)
     run = leakbench.train("fedhide", task=name, task_params=small, rounds=1, out=tmp_path / "runs")
     assert run.meta["phases"]["loss"] == "fused"
-    assert run.meta["utility"]["metric"] == registry.load("tasks", name).build({}, "task").metric
+    assert (
+        run.meta["utility"]["metric"]
+        == registry.load_plugin("tasks", name).build({}, "task").metric
+    )

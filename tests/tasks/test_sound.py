@@ -35,7 +35,7 @@ def place(tmp_path, monkeypatch):
 
 def task(name, **params):
     small = DIGITS if name == "spoken-digits" else URBAN
-    return registry.load("tasks", name).build({**small, **params}, f"task {name}")
+    return registry.load_plugin("tasks", name).build({**small, **params}, f"task {name}")
 
 
 def refused(name, words, error=BrokenFile, **params):
@@ -85,8 +85,8 @@ class TestDigits:
         assert sorted(torch.cat(rows).tolist()) == list(range(100))
 
     def test_it_says_whose_place_it_takes(self):
-        assert registry.load("tasks", "spoken-digits").stand_in == "UrbanSound8K"
-        assert not registry.load("tasks", "urbansound8k").stand_in
+        assert registry.load_plugin("tasks", "spoken-digits").stand_in == "UrbanSound8K"
+        assert not registry.load_plugin("tasks", "urbansound8k").stand_in
 
     def test_other_files_are_refused(self, place):
         refused("spoken-digits", "fsdd/recordings/", UsageError)
@@ -124,7 +124,7 @@ class TestUrban:
     def short(self, monkeypatch):
         """A fraction of the time of the paper's inputs."""
         scale = LogMel(rate=44_100, window=1024, hop=512, mels=16, frames=12)
-        monkeypatch.setattr(registry.load("tasks", "urbansound8k"), "sound", scale)
+        monkeypatch.setattr(registry.load_plugin("tasks", "urbansound8k"), "sound", scale)
 
     def parts(self, place, **params):
         one = task("urbansound8k", **params)
@@ -159,7 +159,7 @@ class TestUrban:
         )
 
     def test_settings_are_those_of_the_paper(self):
-        kind = registry.load("tasks", "urbansound8k")
+        kind = registry.load_plugin("tasks", "urbansound8k")
         t = kind.build({}, "task")
         assert (t.clients, t.split, t.split_param, t.model, t.width) == (
             70,
@@ -275,7 +275,9 @@ def test_the_papers_methods_train_on_it_and_learn(place, tmp_path, method):
         out=tmp_path / "runs",
     )
     assert run.meta["stand_in"] == "UrbanSound8K"
-    assert run.meta["facts"]["sound"] == asdict(registry.load("tasks", "spoken-digits").sound)
+    assert run.meta["facts"]["sound"] == asdict(
+        registry.load_plugin("tasks", "spoken-digits").sound
+    )
     assert run.table("utility.csv", ["value"])[-1]["value"] > 0.3  # chance is 0.1
 
 
@@ -283,7 +285,7 @@ def test_the_official_digits_are_read_where_they_are(monkeypatch):
     folder = sound_files.place("fsdd")
     if folder is None:
         pytest.skip("the Free Spoken Digit Dataset is not here")
-    data = registry.load("tasks", "spoken-digits").build({}, "task").load()
+    data = registry.load_plugin("tasks", "spoken-digits").build({}, "task").load()
     assert data.unofficial == ""
     assert [len(part) for part in (data.train, data.test, data.aux)] == [2100, 300, 600]
     assert np.isclose(float(data.train.stored.mean()), -0.7, atol=0.4)

@@ -8,7 +8,7 @@ import torch
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
-from leakbench.federation.batches import plan
+from leakbench.federation.batches import batch_plan
 from leakbench.federation.task_data import Examples, padded
 from leakbench.models.networks import MODELS, initialise
 
@@ -17,7 +17,7 @@ TASKS = ("digits", "digit-pairs")
 
 @pytest.fixture(scope="module", params=TASKS)
 def task(request):
-    return registry.load("tasks", request.param).build({}, f"task {request.param}")
+    return registry.load_plugin("tasks", request.param).build({}, f"task {request.param}")
 
 
 def halves(x):
@@ -64,7 +64,7 @@ def test_every_client_has_one_class_and_no_example_twice(task):
 
 
 def test_digits_has_the_whole_set_once():
-    data = registry.load("tasks", "digits").build({}, "task").load()
+    data = registry.load_plugin("tasks", "digits").build({}, "task").load()
     assert [len(e) for e in (data.train, data.test, data.aux)] == [1097, 400, 300]
     assert torch.bincount(data.test.y).tolist() == [40] * 10
     assert torch.bincount(data.aux.y).tolist() == [30] * 10
@@ -73,13 +73,16 @@ def test_digits_has_the_whole_set_once():
 
 @pytest.fixture(scope="module")
 def pairs():
-    return registry.load("tasks", "digit-pairs").build({}, "task").load()
+    return registry.load_plugin("tasks", "digit-pairs").build({}, "task").load()
 
 
 @pytest.fixture(scope="module")
 def sources():
     return {
-        name: registry.load("tasks", "digits").build({}, "task").load().__getattribute__(name)
+        name: registry.load_plugin("tasks", "digits")
+        .build({}, "task")
+        .load()
+        .__getattribute__(name)
         for name in ("train", "test", "aux")
     }
 
@@ -126,10 +129,12 @@ def test_pairs_per_class(pairs):
 @pytest.mark.parametrize("name", TASKS)
 def test_data_are_the_same_whenever_they_are_loaded(name):
     """Nothing of a run reaches a task: not its seed, its model or its rounds."""
-    one = registry.load("tasks", name).build({}, "task").load()
+    one = registry.load_plugin("tasks", name).build({}, "task").load()
     torch.rand(7)
     two = (
-        registry.load("tasks", name).build({"model": "lenet", "width": 3, "dim": 5}, "task").load()
+        registry.load_plugin("tasks", name)
+        .build({"model": "lenet", "width": 3, "dim": 5}, "task")
+        .load()
     )
     for part in ("train", "test", "aux"):
         a, b = getattr(one, part), getattr(two, part)
@@ -164,7 +169,7 @@ def test_first_numbers_come_from_a_named_stream(model):
 
 
 def test_wrong_parameters_of_a_task_are_refused():
-    kind = registry.load("tasks", "digits")
+    kind = registry.load_plugin("tasks", "digits")
     for wrong, words in (
         ({"clients": 9}, "task.clients = 9 with split class: expected 10, one client per class"),
         ({"widht": 3}, "Did you mean 'width'"),
@@ -174,18 +179,20 @@ def test_wrong_parameters_of_a_task_are_refused():
         with pytest.raises(UsageError, match=words):
             kind.build(wrong, "task digits")
     task = kind.build({"model": "lenett"}, "task digits")
-    facts = task.facts(registry.load("defenses", "fedavg")())
+    facts = task.facts(registry.load_plugin("defenses", "fedavg")())
     with pytest.raises(UsageError, match=r"unknown model\. Did you mean 'lenet'"):
         task.module(facts)
 
 
 def test_tables_name_methods_and_fields_that_exist():
     for name in registry.names("tasks"):
-        kind = registry.load("tasks", name)
+        kind = registry.load_plugin("tasks", name)
         assert kind.__doc__.strip()
         assert kind.about
         for method, values in kind.tables.items():
-            registry.load("defenses", method).build(values, f"the table of {name} for {method}")
+            registry.load_plugin("defenses", method).build(
+                values, f"the table of {name} for {method}"
+            )
 
 
 def some(n, clients):
@@ -204,7 +211,7 @@ def test_padding_repeats_the_first_row_and_is_never_used():
     data = TaskData(examples, examples, examples, rows, counts, torch.arange(4))
     for local in ({"steps": 7, "epochs": 0}, {"steps": 0, "epochs": 3}):
         for batch in (1, 2, 3, 4, 10):
-            todo = plan(data, range(4), seed=0, round=1, phase=2, batch=batch, **local)
+            todo = batch_plan(data, range(4), seed=0, round=1, phase=2, batch=batch, **local)
             for c in range(4):
                 used = [int(r) for step in todo.rows(c) for r in step]
                 mine = rows[c, : int(counts[c])].tolist()
@@ -232,7 +239,9 @@ def test_batches_differ_by_client_round_phase_and_seed_and_are_fair():
     )
 
     def drawn(seed=0, round=1, phase=2):
-        todo = plan(data, range(2), seed=seed, round=round, phase=phase, batch=5, steps=2, epochs=0)
+        todo = batch_plan(
+            data, range(2), seed=seed, round=round, phase=phase, batch=5, steps=2, epochs=0
+        )
         return [tuple(torch.cat(todo.rows(c)).tolist()) for c in range(2)]
 
     draws = [*drawn(), *drawn(seed=1), *drawn(round=2), *drawn(phase=3)]
@@ -245,14 +254,14 @@ def test_batches_differ_by_client_round_phase_and_seed_and_are_fair():
 
 
 def test_the_batch_of_a_client_does_not_depend_on_who_else_was_chosen():
-    data = registry.load("tasks", "digits").build({}, "task").load()
+    data = registry.load_plugin("tasks", "digits").build({}, "task").load()
     local = {"seed": 1, "round": 4, "phase": 2, "batch": 16, "steps": 1, "epochs": 0}
-    alone, among = (plan(data, [7], **local), plan(data, [2, 7, 9], **local))
+    alone, among = (batch_plan(data, [7], **local), batch_plan(data, [2, 7, 9], **local))
     assert torch.equal(alone.rows(0)[0], among.rows(1)[0])
 
 
 def split_digits(**params):
-    return registry.load("tasks", "digits").build(params, "task digits")
+    return registry.load_plugin("tasks", "digits").build(params, "task digits")
 
 
 def test_fields_of_a_split_at_their_defaults_change_nothing():
@@ -332,7 +341,7 @@ def test_methods_train_as_in_the_flea_paper_where_clients_have_several_classes()
             values["batch"] += values.pop("shared_batch", 0)  # feddata's own examples and others'
             assert values == {**local, "fraction": 0.5, "batch": 16}
             assert layer == ("first" if method == "flea" else "")
-    cifar10 = registry.load("tasks", "cifar10")
+    cifar10 = registry.load_plugin("tasks", "cifar10")
     for model, layer in (("resnet32", "stem"), ("mobilenetv2", "block1"), ("lenet", "first")):
         task = cifar10.build({"model": model, "split": "qua", "clients": 500}, "task")
         assert task.defaults("flea") == {**local, "fraction": 0.1, "batch": 32, "layer": layer}
@@ -341,14 +350,16 @@ def test_methods_train_as_in_the_flea_paper_where_clients_have_several_classes()
 
 def test_under_shards_methods_train_as_fedaas_and_sharing_ones_as_fleas():
     aa = {"average": "weighted", "batch": 256, "steps": 0, "epochs": 11, "lr": 0.0025}
-    task = registry.load("tasks", "cifar10").build(
+    task = registry.load_plugin("tasks", "cifar10").build(
         {"split": "shards", "split_param": 1.0, "clients": 100}, "task"
     )
     for method in ("fedavg", "fedprox", "fedbn", "moon"):
         assert task.defaults(method) == aa
     assert task.defaults("fedaa") == {**aa, "epochs": 10}
     assert (task.defaults("flea")["optimizer"], task.defaults("fedmix")["epochs"]) == ("adam", 5)
-    own = {m: registry.load("defenses", m)().parameters() for m in ("fedaa", "fedbn", "moon")}
+    own = {
+        m: registry.load_plugin("defenses", m)().parameters() for m in ("fedaa", "fedbn", "moon")
+    }
     for method, values in own.items():
         assert {k: values[k] for k in aa} == {**aa, "epochs": 10 if method == "fedaa" else 11}
     assert split_digits(split="shards").defaults("fedavg") == {**aa, "batch": 32}
@@ -356,12 +367,12 @@ def test_under_shards_methods_train_as_fedaas_and_sharing_ones_as_fleas():
 
 def test_the_layer_that_flea_shares_is_a_stage_of_every_model():
     for name in MODELS:
-        sensors = registry.load("tasks", "uci-har").build({"model": name}, "task")
+        sensors = registry.load_plugin("tasks", "uci-har").build({"model": name}, "task")
         task = sensors if name.startswith("harnet") else split_digits(model=name)
         stages = [
             n
             for n, _ in task.module(
-                task.facts(registry.load("defenses", "fedavg")())
+                task.facts(registry.load_plugin("defenses", "fedavg")())
             ).named_children()
         ]
         assert task.defaults("flea")["layer"] in stages[:-1]
@@ -385,7 +396,7 @@ def test_a_method_with_one_class_per_client_is_refused_in_one_sentence(name, tmp
     assert not (tmp_path / "runs").exists()
     task = split_digits(split="qua", clients=20)
     with pytest.raises(UsageError, match="needs clients with one class each"):
-        Federation(registry.load("defenses", name)(), task, task.load())
+        Federation(registry.load_plugin("defenses", name)(), task, task.load())
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def place(tmp_path, monkeypatch):
 
 
 def task(**params):
-    return registry.load("tasks", "uci-har").build({**SMALL, **params}, "task uci-har")
+    return registry.load_plugin("tasks", "uci-har").build({**SMALL, **params}, "task uci-har")
 
 
 def refused(words, error=UsageError, **params):
@@ -68,7 +68,7 @@ class TestReading:
     def test_every_sensor_is_its_own_three_files(self, place, sensor, name):
         write(place)
         for windows, part, each in zip(
-            har_files.load(sensor), ("train", "test"), (4, 2), strict=True
+            har_files.load_sensor(sensor), ("train", "test"), (4, 2), strict=True
         ):
             x, y, subject = raw(part, each, name)
             assert windows.x.shape == (len(y), 128, 3)
@@ -197,7 +197,7 @@ class TestData:
         assert data.context is None
 
     def test_settings_are_those_of_the_paper(self):
-        kind = registry.load("tasks", "uci-har")
+        kind = registry.load_plugin("tasks", "uci-har")
         t = kind.build({}, "task")
         assert (kind.rounds, t.clients, t.split, t.split_param, t.model, t.width, t.metric) == (
             100,

@@ -170,7 +170,7 @@ def test_embeddings_are_asked_for_and_brought_to_length_1_where_cosines_are_comp
 
 def test_it_is_installed():
     assert "eer" in registry.names("utilities")
-    assert registry.load("utilities", "eer") is type(EER)
+    assert registry.load_plugin("utilities", "eer") is type(EER)
 
 
 def test_the_interval_holds_the_true_eer_about_as_often_as_it_says():

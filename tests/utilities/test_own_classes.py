@@ -69,9 +69,9 @@ def test_a_federation_is_scored_as_by_hand(name):
         "dim": 8,
     }
     params |= {"utility": "own_classes"}
-    task = registry.load("tasks", "digits").build(params, "task digits")
+    task = registry.load_plugin("tasks", "digits").build(params, "task digits")
     assert "fraction" not in task.defaults("fedproto")
-    made = registry.load("defenses", name).build(
+    made = registry.load_plugin("defenses", name).build(
         {**task.defaults(name), "fraction": 1.0}, f"defense {name}"
     )
     fed = Federation(made, task, task.load(), seed=1, dtype=torch.float64)

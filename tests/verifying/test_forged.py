@@ -17,7 +17,14 @@ from helpers.small_runs import attacked, copied, trained
 
 import leakbench
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import digest, read_csv, read_sealed, read_tree, write_csv, write_tree
+from leakbench.base.files import (
+    file_digest,
+    read_csv,
+    read_sealed,
+    read_tree,
+    write_csv,
+    write_tree,
+)
 from leakbench.base.tree import flat, unflat
 from leakbench.record import columns
 from leakbench.record.folders import Run, load
@@ -162,7 +169,7 @@ def test_an_attack_that_is_said_to_have_failed_is_not_checked(copy: Run) -> None
 
 def retold(run: Run, *names: str) -> Run:
     """Files were changed: their digests are written anew wherever they are told."""
-    shas = {name: digest(run.path / name) for name in names}
+    shas = {name: file_digest(run.path / name) for name in names}
     edited(run.path / "run.json", lambda meta: meta["files"].update(shas))
     now = load_bare(run)
     for path in (run.path / "attacks").glob("*/attack.json"):
@@ -266,7 +273,7 @@ def test_every_column_of_an_attacks_tables(copy: Run, name: str, column: str) ->
     rows = [columns.typed(r, folder / name) for r in read_csv(folder / name, names)]
     rows[0][column] = another(rows[0][column])
     write_csv(folder / name, names, rows)
-    sha = digest(folder / name)
+    sha = file_digest(folder / name)
     edited(folder / "attack.json", lambda meta: meta["files"].update({name: sha}))
     with suppress(BrokenFile):  # refused as soon as it is read
         assert f"attacks/{folder.name}" in differing(leakbench.verify(load(copy.path)))

@@ -14,7 +14,14 @@ from helpers.small_runs import TASK, attacked, copied, tree_of
 
 import leakbench
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import digest, read_csv, read_sealed, read_tree, write_csv, write_tree
+from leakbench.base.files import (
+    file_digest,
+    read_csv,
+    read_sealed,
+    read_tree,
+    write_csv,
+    write_tree,
+)
 from leakbench.base.tree import flat, tmap, unflat
 from leakbench.cli import run as run_cli
 from leakbench.record import columns, twin
@@ -48,7 +55,8 @@ def attacks_of(run: Run) -> list[Path]:
 def retold(run: Run, name: str) -> None:
     """Write a changed file's digest wherever it is told, as one who knows of every seal."""
     edited(
-        run.path / "run.json", lambda meta: meta["files"].update({name: digest(run.path / name)})
+        run.path / "run.json",
+        lambda meta: meta["files"].update({name: file_digest(run.path / name)}),
     )
     now = Run(run.path, read_sealed(run.path / "run.json"))
     for folder in attacks_of(run):
@@ -60,7 +68,7 @@ def retold(run: Run, name: str) -> None:
 
 
 def attack_retold(folder: Path, name: str) -> None:
-    sha = digest(folder / name)
+    sha = file_digest(folder / name)
     edited(folder / "attack.json", lambda meta: meta["files"].update({name: sha}))
 
 
@@ -102,7 +110,7 @@ def test_no_finding_is_a_question_that_its_outcome_would_answer(honest: Run) -> 
     found = leakbench.verify(honest)
     assert not [f.what for f in found if f.what.endswith("?")]
     (told,) = [f for f in found if f.what == "whether the run is alive"]
-    dead = utility.of_run(honest).dead
+    dead = utility.utility_of_run(honest).dead
     assert told.detail == (f"a dead run: {dead}" if dead else "alive")
 
 
@@ -232,7 +240,7 @@ def table(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def test_the_twin_of_a_run_is_derived_again(copy):
-    made = twin.of(RunSpec.build(copy.spec, "run.json"))
+    made = twin.twin_of(RunSpec.build(copy.spec, "run.json"))
 
     def found(value):
         edited(copy.path / "run.json", lambda meta: meta.update(twin=value))
