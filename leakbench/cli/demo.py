@@ -5,12 +5,14 @@ It takes about three minutes on two cores.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leakbench.base import jobs
-from leakbench.base.jobs import Job
+from leakbench.attacking.wanted import WantedRun
+from leakbench.base.executors import Executor
 from leakbench.cli import commands, summary
+from leakbench.cli.check import do_jobs
 from leakbench.cli.console import Console, emit
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import RunSpec, make_spec
@@ -61,20 +63,21 @@ def specs() -> list[RunSpec]:
     ]
 
 
-def run(out: Path, console: Console) -> int:
+def run_demo(out: Path, console: Console) -> int:
     """Train, attack, report; prints the table and where the page is."""
-    from leakbench import api
+    from leakbench import api, making
     from leakbench.record import folders
 
     console.say(
         f"training and attacking {len(PAIRS) + len(DIGITS)} federations on handwritten digits,"
         f" {JOBS} at a time"
     )
-    todo = [Job(s.folder(), whole, (s, str(out / "runs"))) for s in specs()]
-    with console.progress(len(todo)) as tell:
-        done = jobs.run(todo, workers=JOBS, tell=tell)
-    code = commands.exit_code(done, console)
-    found = [folders.load(out / "runs" / o.name) for o in done if not o.error]
+    do = partial(do_jobs, executor=Executor(workers=JOBS), console=console)
+    wanted = [WantedRun(spec) for spec in specs()]
+    made = making.make(wanted, out / "runs", "cpu", do=do, say=console.detail)
+    code = commands.jobs_exit_code(made.failed, console)
+    # With all attacks that are there, whoever made them.
+    found = [folders.load(run.path) for run in made.runs]
     if not found:
         return code
     console.say("writing the report")
@@ -85,13 +88,3 @@ def run(out: Path, console: Console) -> int:
     emit("One seed and few units each: a first look, not a verdict on the methods.")
     emit(f"The report: {page}")
     return code
-
-
-def whole(spec: RunSpec, out: str, *, progress: Any) -> str:
-    """One run from training to its last attack, in one process."""
-    from leakbench import pipeline
-
-    path = str(pipeline.train(spec, out, "cpu", progress=progress).path)
-    for a in spec.attacks:
-        pipeline.attack(path, a.name, dict(a.params), "cpu", progress=progress)
-    return path
