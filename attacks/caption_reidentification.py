@@ -80,7 +80,8 @@ class CaptionReidentification(Attack):
     def _guess(self, view: View, m: Message) -> Guess:
         gallery = view.know("gallery")
         images = [e.payload for e in view.messages("data", sender=m.sender, round=m.round)]
-        parts = torch.arange(len(gallery), device=gallery.y.device).split(CHUNK)  # type: ignore[no-untyped-call]
+        places = torch.arange(len(gallery), device=gallery.y.device)
+        parts = places.split(CHUNK)  # type: ignore[no-untyped-call]
         if images:
             shown = images[-1][:1]
             far = [(gallery.images(rows) - shown).flatten(1).norm(dim=1) for rows in parts]

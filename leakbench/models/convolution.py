@@ -42,7 +42,12 @@ class Convolution(nn.Conv2d):
         pixels = torch.eye(height * breadth, dtype=x.dtype, device=x.device)
         pixels = pixels.view(-1, 1, height, breadth)
         size, padding, stride = how
-        led = nn.functional.unfold(pixels, size, padding=padding, stride=stride)  # type: ignore[arg-type]
+        led = nn.functional.unfold(
+            pixels,
+            size,
+            padding=padding,  # type: ignore[arg-type]
+            stride=stride,
+        )
         taps = led.transpose(0, 1).flatten(1).contiguous()
         # What stands for a tensor while code is traced is no constant; of one that was made in
         # inference mode nobody can train.
