@@ -155,8 +155,8 @@ def train(
             data began this run.
         MethodError: the method broke its contract or diverged.
     """
-    from leakbench import pipeline
     from leakbench.record.runspec import make_spec
+    from leakbench.work import pipeline
 
     spec = make_spec(
         defense,
@@ -195,7 +195,7 @@ def attack(
         UsageError: the attack does not exist, does not fit the run, or a parameter is wrong.
         ThreatViolation: it asked for what its threat model does not declare.
     """
-    from leakbench import pipeline
+    from leakbench.work import pipeline
 
     folder = pipeline.attack(
         str(_path(run)), name, params, device, force, isolated, progress=progress
@@ -215,7 +215,7 @@ def submit(run: Run | str | Path, guesses: str | Path, *, force: bool = False) -
             them, or the attack is not installed.
         BrokenFile: a file is damaged.
     """
-    from leakbench import pipeline
+    from leakbench.work import pipeline
 
     return Results(Path(pipeline.submit(str(_path(run)), str(guesses), force=force)))
 
@@ -226,7 +226,7 @@ def score(run: Run | str | Path, name: str, **params: Any) -> Results:
     Raises:
         BrokenFile: there are no guesses, or they are damaged.
     """
-    from leakbench import pipeline
+    from leakbench.work import pipeline
 
     folder = pipeline.score_guesses(str(_path(run)), name, params, progress=lambda *_: None)
     return Results(Path(folder))
@@ -439,10 +439,10 @@ def ci(
         UsageError: a name or value is wrong, or an attack fits none of the runs; or as for `check`.
         BrokenFile: an artifact or the baseline is damaged.
     """
-    from leakbench.attacking.wanted import wanted_runs
     from leakbench.base.executors import executor
     from leakbench.gate.outcome import concluded
     from leakbench.results.tables import collect
+    from leakbench.work.wanted_run import wanted_runs
 
     gated: dict[str, Any] = {"baseline": baseline, "named": named, "limits": limits}
 
@@ -452,10 +452,10 @@ def ci(
     there = executor(on, jobs, cpus, gpus)
     do, device = there.run, there.device(device)
     wanted = wanted_runs(specs)
-    from leakbench import making, spending
+    from leakbench.work import build, further_seeds
 
-    made = making.make(wanted, Path(out), device, do=do, say=say)
-    result, more = spending.spend(made.runs, checked, spend, do=do, say=say)
+    made = build.make(wanted, Path(out), device, do=do, say=say)
+    result, more = further_seeds.spend(made.runs, checked, spend, do=do, say=say)
     failed = [*made.failed, *more.failed]
     notes = (*result.notes, *(f"{o.name} failed: {o.error}" for o in failed))
     return replace(concluded(result, failed), notes=notes)

@@ -41,10 +41,8 @@ BELOW = {
 SCORED = tuple(room for room in BELOW if room not in ("tasks", "utilities"))
 BELOW["reporting"] = SCORED
 ROOMS = (*SCORED, "reporting")
-BELOW["pipeline"] = (*SCORED, "reporting")
-BELOW["making"] = BELOW["reproduce"] = (*BELOW["pipeline"], "pipeline")
-BELOW["spending"] = (*BELOW["making"], "making")
-BELOW["api"] = (*BELOW["spending"], "spending")
+BELOW["work"] = SCORED
+BELOW["reproduce"] = BELOW["api"] = (*ROOMS, "work")
 # A project's tests use the commands as functions, and read what they say.
 BELOW["pytest_plugin"] = ("base", "record", "results", "gate", "reporting", "api")
 BELOW["cli"] = (*BELOW["api"], "api", "reproduce")
@@ -193,7 +191,7 @@ def test_only_the_command_line_imports_the_command_line_and_the_papers_tables():
     for package in ("attacks", "defenses", "reports"):
         found = {n: {room_of(i) for i in imported(tree)} for n, tree in modules(package).items()}
         assert [
-            n for n, rooms in found.items() if rooms & {"cli", "reproduce", "api", "pipeline"}
+            n for n, rooms in found.items() if rooms & {"cli", "reproduce", "api", "work"}
         ] == []
 
 

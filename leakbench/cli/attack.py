@@ -99,9 +99,9 @@ class _Plan:
 
     def on(self, run: Any) -> None:
         """The attacks on one run."""
-        from leakbench import pipeline
         from leakbench.attacking import choices
         from leakbench.record.recording import Recording
+        from leakbench.work import pipeline
 
         if not run.done:
             self.console.warn(
@@ -181,7 +181,7 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
 
     attacks = [registry.meant("attacks", name) for name in keys.split_names(attacks)]
     todo, found = [], folders.find(names)
-    from leakbench import pipeline
+    from leakbench.work import pipeline
 
     for run in found:
         for folder in run.attacks:

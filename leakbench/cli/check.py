@@ -144,10 +144,10 @@ def checked(
 
     gate, every = Gate(asked, console), list(failed)
     if asked.spend:
-        from leakbench import spending
+        from leakbench.work import further_seeds
 
         how = partial(do_jobs, executor=executor, console=console)
-        result, made = spending.spend(runs, gate.check, asked.spend, do=how, say=console.say)
+        result, made = further_seeds.spend(runs, gate.check, asked.spend, do=how, say=console.say)
         every += made.failed
     else:
         result = gate.check(runs)

@@ -47,9 +47,9 @@ def run_ci(
     1 comes before 4: what leaks more does, whatever else failed. 4 comes before 3: a run that
     failed is what cannot be told.
     """
-    from leakbench.attacking.wanted import wanted_runs
     from leakbench.base.provenance import committed
     from leakbench.base.reason import reason
+    from leakbench.work.wanted_run import wanted_runs
 
     plan = options.read_spec(path)
     if not plan.defenses:
@@ -58,10 +58,10 @@ def run_ci(
     if seeds is not None:
         plan.seeds = keys.seeds(seeds)
     wanted = wanted_runs(plan.specs())
-    from leakbench import making  # with torch, when every name is known
+    from leakbench.work import build  # with torch, when every name is known
 
     do = partial(check.do_jobs, executor=executor, console=console)
-    made = making.make(wanted, out, executor.device(device), do=do, say=console.say)
+    made = build.make(wanted, out, executor.device(device), do=do, say=console.say)
     if not asked.update:
         # Whoever sends a pull request could have sent the runs that it is judged by.
         came = (reason("runs_committed", out=str(out)),) * committed(out)

@@ -32,13 +32,13 @@ def train(
     as_json: bool,
 ) -> int:
     """Train every run of the plan; the table says where each lies and what its utility is."""
-    from leakbench.attacking.wanted import wanted_runs
     from leakbench.base import provenance
     from leakbench.base.reason_words import reason_text
     from leakbench.record import folders
     from leakbench.results import utility
     from leakbench.results.dead import why_diverged
     from leakbench.scoring import flags
+    from leakbench.work.wanted_run import wanted_runs
 
     device = executor.device(device)
     provenance.known_device(device)
@@ -47,8 +47,8 @@ def train(
     specs = [wanted.spec for wanted in wanted_runs(plan.specs())]
     import torch  # when every name is known
 
-    from leakbench import pipeline
     from leakbench.record import budget
+    from leakbench.work import pipeline
 
     provenance.device(executor.planned_on(device))
     if deterministic:

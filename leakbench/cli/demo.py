@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leakbench.attacking.wanted import WantedRun
 from leakbench.base.executors import Executor
 from leakbench.cli import commands, summary
 from leakbench.cli.check import do_jobs
 from leakbench.cli.console import Console, emit
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import RunSpec, make_spec
+from leakbench.work.wanted_run import WantedRun
 
 JOBS = 2
 # The same noise as FedGN's, put on another method's messages.
@@ -65,8 +65,9 @@ def specs() -> list[RunSpec]:
 
 def run_demo(out: Path, console: Console) -> int:
     """Train, attack, report; prints the table and where the page is."""
-    from leakbench import api, making
+    from leakbench import api
     from leakbench.record import folders
+    from leakbench.work import build
 
     console.say(
         f"training and attacking {len(PAIRS) + len(DIGITS)} federations on handwritten digits,"
@@ -74,7 +75,7 @@ def run_demo(out: Path, console: Console) -> int:
     )
     do = partial(do_jobs, executor=Executor(workers=JOBS), console=console)
     wanted = [WantedRun(spec) for spec in specs()]
-    made = making.make(wanted, out / "runs", "cpu", do=do, say=console.detail)
+    made = build.make(wanted, out / "runs", "cpu", do=do, say=console.detail)
     code = commands.jobs_exit_code(made.failed, console)
     # With all attacks that are there, whoever made them.
     found = [folders.load(run.path) for run in made.runs]

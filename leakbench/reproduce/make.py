@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leakbench import pipeline
 from leakbench.attacking import choices
 from leakbench.base.errors import BrokenFile, LeakbenchError
 from leakbench.base.files import read_sealed, write_sealed
@@ -20,6 +19,7 @@ from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
 from leakbench.record.training import Trained
 from leakbench.reproduce.plan import Planned, complete
+from leakbench.work import pipeline
 
 Attacks = tuple[tuple[str, dict[str, Any]], ...]
 

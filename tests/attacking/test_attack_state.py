@@ -8,7 +8,7 @@ import pytest
 from helpers.run_folders import edited
 from helpers.small_runs import PLAIN, again, build, copied, plugged, source, trained
 
-from leakbench import api, pipeline
+from leakbench import api
 from leakbench.attacking import guessing
 from leakbench.attacking.attack_state import standing
 from leakbench.base.errors import BrokenFile, MethodError
@@ -17,6 +17,7 @@ from leakbench.record import attack_code
 from leakbench.record.folders import load
 from leakbench.results import units
 from leakbench.scoring import score
+from leakbench.work import pipeline
 
 WEAK = PLAIN.replace("m.payload", "-m.payload")
 NAME = "prototype_leakage"

@@ -14,7 +14,6 @@ import pytest
 from helpers import ray_cluster as clusters
 from helpers.jobs import double, fault, jobs, lasts, many, pid, speaks, waits, wrong
 
-from leakbench import pipeline
 from leakbench.attacking import choices
 from leakbench.base import nodes, ray_cluster
 from leakbench.base.errors import UsageError
@@ -24,6 +23,7 @@ from leakbench.base.jobs import Job, Outcome
 from leakbench.record import folders
 from leakbench.record.runspec import make_spec
 from leakbench.record.training import threads
+from leakbench.work import pipeline
 
 # Not imported: Ray reads at its first import what leakbench tells it, as of `uv run`.
 if find_spec("ray") is None:

@@ -9,11 +9,12 @@ import pytest
 from helpers.run_folders import edited
 from helpers.small_runs import copied, plugged, source, trained, tree_of
 
-from leakbench import api, pipeline
+from leakbench import api
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.record import folders
 from leakbench.record.columns import RESULTS
+from leakbench.work import pipeline
 
 
 class TestAttack:

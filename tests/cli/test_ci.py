@@ -12,10 +12,10 @@ import pytest
 from helpers.small_runs import TASK, plugged
 
 from leakbench import api
-from leakbench.attacking.wanted import wanted_runs
 from leakbench.cli import ci, options
 from leakbench.cli.check import Asked
 from leakbench.record import folders
+from leakbench.work.wanted_run import wanted_runs
 
 SPEC = """
 rounds = 12

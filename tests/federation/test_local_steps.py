@@ -14,7 +14,7 @@ from helpers.small_runs import Lazily, again, build, by_hand, obstacle, results,
 from attacks import _updates
 from defenses.fedaa import FedAA
 from defenses.fedavg import FedAvg
-from leakbench import api, pipeline
+from leakbench import api
 from leakbench.attacking import choices, guessing
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.replay import Replay
@@ -27,6 +27,7 @@ from leakbench.federation.task_data import Examples, TaskData
 from leakbench.record.folders import load
 from leakbench.scoring import image_distances, score
 from leakbench.scoring.truth import Truth
+from leakbench.work import pipeline
 
 SMALL = {"model": "mlp", "width": 8, "dim": 8}
 QUICK = {

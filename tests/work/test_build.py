@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from helpers.small_runs import TASK, plugged, tree_of
 
-from leakbench import api, making
+from leakbench import api
 from leakbench.attacking import choices
-from leakbench.attacking.wanted import wanted_runs
 from leakbench.base.errors import NewerFile, UsageError
 from leakbench.base.files import read_sealed, write_sealed
-from leakbench.base.jobs import run_jobs as run_jobs
+from leakbench.base.jobs import run_jobs
+from leakbench.work import build
+from leakbench.work.wanted_run import wanted_runs
 
 ASKED = {"defense": "fedgn", "task": "digits", "task_params": TASK, "rounds": 2}
 PAPER, MEAN = ("prototype_leakage", {}), ("prototype_averaging", {})
@@ -24,7 +25,7 @@ DO = partial(run_jobs, workers=1)
 def made(out, *asked):
     """(what was made, the lines that were said)."""
     said = []
-    return making.make(wanted_runs(asked), out, "cpu", do=DO, say=said.append), said
+    return build.make(wanted_runs(asked), out, "cpu", do=DO, say=said.append), said
 
 
 def asked(seed=0, attacks=(PAPER,), **more):

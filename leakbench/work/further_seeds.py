@@ -13,17 +13,17 @@ from pathlib import Path
 
 from leakbench.attacking import choices
 from leakbench.attacking.choices import ReadyAttack
-from leakbench.attacking.wanted import WantedRun
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Outcome
 from leakbench.gate.outcome import LEAKS_MORE, CheckResult, concluded
-from leakbench.making import Do, Made, Say, make
 from leakbench.record import attack_code, origin
 from leakbench.record.folders import Run
 from leakbench.record.runspec import RunSpec
 from leakbench.results.settings import Setting, group
 from leakbench.words.amounts import plural
+from leakbench.work.build import Do, Made, Say, make
+from leakbench.work.wanted_run import WantedRun
 
 Check = Callable[[Sequence[Run]], CheckResult]
 

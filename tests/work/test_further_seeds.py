@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from helpers.small_runs import trained
 
-from leakbench import api, spending
+from leakbench import api
 from leakbench.base.files import read_sealed, write_sealed
 from leakbench.base.jobs import Outcome
 from leakbench.base.jobs import run_jobs as run_jobs
@@ -16,6 +16,7 @@ from leakbench.gate.outcome import CheckResult, Comparison
 from leakbench.gate.rows import gate_rows
 from leakbench.record import folders
 from leakbench.results.tables import collect
+from leakbench.work import further_seeds
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def spend(runs, check, budget, do=None):
     """(result, all runs, the lines that were said)."""
     said = []
     how = do or partial(run_jobs, workers=1)
-    result, made = spending.spend(runs, check, budget, do=how, say=said.append)
+    result, made = further_seeds.spend(runs, check, budget, do=how, say=said.append)
     return result, made.runs, said
 
 

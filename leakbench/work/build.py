@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leakbench import pipeline
 from leakbench.attacking import choices
 from leakbench.attacking.attack_state import standing
 from leakbench.attacking.choices import ReadyAttack
 from leakbench.attacking.guessing import folder_of
-from leakbench.attacking.wanted import WantedRun
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Job, Outcome, Progress
@@ -29,6 +27,8 @@ from leakbench.record.runspec import RunSpec
 from leakbench.results.names import setting_names
 from leakbench.results.number import Configuration
 from leakbench.words.amounts import plural
+from leakbench.work import pipeline
+from leakbench.work.wanted_run import WantedRun
 
 Do = Callable[[Sequence[Job]], list[Outcome]]  # ``leakbench.base.jobs.run_jobs``, perhaps with bars
 Say = Callable[[str], None]
@@ -122,7 +122,7 @@ def trained_today(spec: RunSpec, out: str, device: str, *, progress: Progress) -
     """One run, made by today's code: kept, gone on with, trained or trained anew.
 
     Raises:
-        LeakbenchError: as ``leakbench.pipeline.train``.
+        LeakbenchError: as ``leakbench.work.pipeline.train``.
     """
     folder = Path(out) / spec.folder()
     there = freshness.found_run(folder, spec, device)
