@@ -101,7 +101,7 @@ class _Plan:
         """The attacks on one run."""
         from leakbench.attacking import choices
         from leakbench.record.recording import Recording
-        from leakbench.work import pipeline
+        from leakbench.work.attack_plan import AttackPlan
 
         if not run.done:
             self.console.warn(
@@ -113,32 +113,18 @@ class _Plan:
         self.rotation.begin(run.spec)
         wanted = [c for chosen in self.chosen for c in chosen.instead(recording)]
         for choice in wanted or choices.planned(recording):
-            name, obstacle = f"{choice.title} on {run.id}", choice.obstacle(recording)
-            seconds = 0.0 if obstacle else self._seconds(choice, recording)
-            if not self.chosen and seconds > pipeline.LONGEST:
+            name = f"{choice.title} on {run.id}"
+            plan = AttackPlan(recording, choice, self.force, self.isolated)
+            if not plan.obstacle and plan.there.why:
+                told = ": ".join(filter(None, (plan.there.why, plan.there.then)))
+                self.console.say(f"{name}: {told}")
+            if not self.chosen and plan.long:
                 self.console.warn(
-                    f"{name} would take about {seconds / 60:.0f} minutes; name it with -a to run"
-                    " it."
+                    f"{name} would take about {plan.seconds / 60:.0f} minutes; name it with -a to"
+                    " run it."
                 )
                 continue
-            given_to = (str(run.path), choice.name, choice.attack.parameters())
-            asked = (*given_to, self.attacked_on, self.force, self.isolated)
-            job = Job(name, pipeline.attack, asked, seconds, str(run.path))
-            self.rotation.add(job, choice.title)
-
-    def _seconds(self, choice: Any, recording: Any) -> float:
-        """How long it is predicted to take; nothing where its results are there and stand."""
-        from leakbench.attacking.attack_state import standing
-        from leakbench.base.errors import BrokenFile
-
-        try:
-            there = standing(recording, choice.name, choice.attack, isolated=self.isolated)
-        except BrokenFile:  # its job says so
-            return float(choice.seconds(recording))
-        if there.why and not self.force:
-            told = ": ".join(filter(None, (there.why, there.then)))
-            self.console.say(f"{choice.title} on {recording.run.id}: {told}")
-        return 0.0 if there.complete and not self.force else float(choice.seconds(recording))
+            self.rotation.add(plan.job(name, self.attacked_on, plan.seconds), choice.title)
 
     def tell(self, todo: Sequence[Job], runs: int, workers: int, budget: float | None) -> None:
         """How long each is predicted to take, and all of them, before the first begins."""

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.attacking import choices
-from leakbench.attacking.attack_state import standing
 from leakbench.attacking.choices import ReadyAttack
-from leakbench.attacking.guessing import folder_of
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Job, Outcome, Progress
@@ -28,6 +26,7 @@ from leakbench.results.names import setting_names
 from leakbench.results.number import Configuration
 from leakbench.words.amounts import plural
 from leakbench.work import pipeline
+from leakbench.work.attack_plan import AttackPlan
 from leakbench.work.wanted_run import WantedRun
 
 Do = Callable[[Sequence[Job]], list[Outcome]]  # ``leakbench.base.jobs.run_jobs``, perhaps with bars
@@ -157,26 +156,24 @@ class _Attacks:
         recording, counted = Recording(run, self.device), set()
         for given in self._chosen(wanted):
             choice, named = given.suited(recording), given not in self.variants
-            if why := choice.refusal(recording) if named else choice.obstacle(recording):
+            plan = AttackPlan(recording, choice)
+            if why := choice.refusal(recording) if named else plan.obstacle:
                 self.unfit.setdefault(choice.title, f"{setting}: {why}")
                 continue
             self.fit.add(choice.title)
-            made = folder_of(recording, choice.name, choice.attack).name
-            if why := damage.cleared_attack(run, made):
+            if why := damage.cleared_attack(run, plan.folder.name):
                 what = f"{choice.title} damaged, so it is made again"
                 self.told.append((setting, what, why, run.seed))
-            there = standing(recording, choice.name, choice.attack)
-            long = not there.complete and self._long(choice, recording, wanted)
-            if long:
+            if wanted.attacks is None and not wanted.spec.attacks and plan.long:
+                long = f"it would take about {plan.seconds / 60:.0f} minutes; name it to run it"
                 self.told.append((setting, f"{choice.title} is not run", long, run.seed))
                 continue
-            counted.add(made)
-            self.reused += there.complete
-            if not there.complete:
-                self.told.append((setting, f"{choice.title} is made", there.why, run.seed))
-                asked = (str(run.path), choice.name, choice.attack.parameters(), self.device)
+            counted.add(plan.folder.name)
+            self.reused += plan.there.complete
+            if not plan.there.complete:
+                self.told.append((setting, f"{choice.title} is made", plan.there.why, run.seed))
                 name = f"{choice.title} on {setting}, seed {run.seed}"
-                self.jobs.append(Job(name, pipeline.attack, asked, folder=str(run.path)))
+                self.jobs.append(plan.job(name, self.device))
         return CountedRun(run.path, run.meta, frozenset(counted))
 
     def _chosen(self, wanted: WantedRun) -> Sequence[ReadyAttack]:
@@ -186,14 +183,6 @@ class _Attacks:
             return [choices.build(a.name, dict(a.params)) for a in wanted.spec.attacks]
         self.variants = self.variants or choices.variants()
         return self.variants
-
-    def _long(self, choice: ReadyAttack, recording: Recording, wanted: WantedRun) -> str:
-        """Why an attack that nobody named is not run, or nothing."""
-        named = wanted.attacks is not None or bool(wanted.spec.attacks)
-        seconds = 0.0 if named else choice.seconds(recording)
-        if seconds <= pipeline.LONGEST:
-            return ""
-        return f"it would take about {seconds / 60:.0f} minutes; name it to run it"
 
     def tell(self, say: Say) -> None:
         """Say it.

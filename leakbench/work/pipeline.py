@@ -29,8 +29,6 @@ from leakbench.record.training import Trained
 from leakbench.record.training import train_run as _train
 from leakbench.scoring import score as scoring
 
-LONGEST = 600.0  # seconds; an attack predicted to take longer runs only when it is named
-
 
 def train(
     spec: RunSpec,

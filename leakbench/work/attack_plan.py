@@ -1,0 +1,66 @@
+"""An attack on a run before it is made: does it fit, what of it is there, how long will it take?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from leakbench.attacking.attack_state import Standing, standing
+from leakbench.attacking.choices import ReadyAttack
+from leakbench.attacking.guessing import folder_of
+from leakbench.base.errors import BrokenFile
+from leakbench.base.jobs import Job
+from leakbench.record.recording import Recording
+from leakbench.work import pipeline
+
+LONGEST = 600.0  # seconds; an attack predicted to take longer runs only when it is named
+
+
+@dataclass(frozen=True)
+class AttackPlan:
+    """``choice`` on the run of ``recording``; ``force``, ``isolated``: as `leakbench attack`."""
+
+    recording: Recording
+    choice: ReadyAttack
+    force: bool = False
+    isolated: bool = False
+
+    @cached_property
+    def obstacle(self) -> str:
+        """Why it does not fit; empty where it fits."""
+        return self.choice.obstacle(self.recording)
+
+    @cached_property
+    def there(self) -> Standing:
+        """What of it is there: nothing, too, by force, and where it is damaged: its job says so."""
+        nothing = Standing(complete=False, guesses=None)
+        if self.force:
+            return nothing
+        name, attack = self.choice.name, self.choice.attack
+        try:
+            return standing(self.recording, name, attack, isolated=self.isolated)
+        except BrokenFile:
+            return nothing
+
+    @cached_property
+    def seconds(self) -> float:
+        """How long it is predicted to take; nothing where it does not fit, or is there."""
+        done = self.obstacle or self.there.complete
+        return 0.0 if done else float(self.choice.seconds(self.recording))
+
+    @property
+    def long(self) -> bool:
+        """Does it take so long that it is made only where somebody named it?"""
+        return self.seconds > LONGEST
+
+    @property
+    def folder(self) -> Path:
+        """Where its results lie."""
+        return folder_of(self.recording, self.choice.name, self.choice.attack)
+
+    def job(self, name: str, device: str, seconds: float = 0.0) -> Job:
+        """What makes and scores it, called ``name``."""
+        run, choice = str(self.recording.run.path), self.choice
+        asked = (run, choice.name, choice.attack.parameters(), device, self.force, self.isolated)
+        return Job(name, pipeline.attack, asked, seconds, run)
