@@ -182,17 +182,17 @@ def _found(
             if outcome is None:
                 continue
             if outcome.error:
-                said.append(outcome.error)
+                said.append(("", outcome.error))
                 continue
             made = outcome.value
             folders.append(Path(made.path))
             if made.skipped:
                 console.say(f"{made.path} is complete; it was not trained again.")
-            for text in made.failed:
+            for _, text in made.failed:
                 console.warn(f"leakbench: {spec.folder()}: {text}")
             said += [*made.unfit, *made.failed]
         if not folders and not said and not p.wanted:
-            said = [LEFT_OUT]
+            said = [("", LEFT_OUT)]
         out[p.key] = CaseRuns(tuple(map(_runs.load, folders)), tuple(dict.fromkeys(said)))
     return out
 

@@ -18,7 +18,7 @@ from leakbench.record import folders, twin
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
 from leakbench.record.training import Trained
-from leakbench.reproduce.plan import Planned, complete
+from leakbench.reproduce.plan import Planned, Told, complete
 from leakbench.work import pipeline
 
 Attacks = tuple[tuple[str, dict[str, Any]], ...]
@@ -30,8 +30,8 @@ class MadeRun:
 
     path: str
     skipped: bool  # it was there already
-    unfit: tuple[str, ...]  # attacks that do not fit what it shared, and why
-    failed: tuple[str, ...]  # attacks that failed, and why
+    unfit: tuple[Told, ...]  # attacks that do not fit what it shared, and why
+    failed: tuple[Told, ...]  # attacks that failed, and why
 
 
 def jobs(planned: Sequence[Planned], out: str, device: str) -> list[Job]:
@@ -71,7 +71,7 @@ def made_run(
 
 def attacked(
     path: Path, attacks: Attacks, device: str, *, progress: Progress
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+) -> tuple[tuple[Told, ...], tuple[Told, ...]]:
     """Run ``attacks`` on the run at ``path``; which do not fit, which failed, each with why.
 
     Raises:
@@ -83,12 +83,12 @@ def attacked(
         choice = choices.build(name, params)
         why = choice.obstacle(recording)
         if why:
-            unfit.append(f"{choice.title}: {why}")
+            unfit.append((name, f"{choice.title}: {why}"))
             continue
         try:
             pipeline.attack(str(path), name, choice.attack.parameters(), device, progress=progress)
         except BrokenFile:
             raise
         except LeakbenchError as error:
-            failed.append(f"{choice.title}: {error}")
+            failed.append((name, f"{choice.title}: {error}"))
     return tuple(unfit), tuple(failed)

@@ -19,6 +19,8 @@ from leakbench.reproduce.recipe import SCALES, Case, Recipe, Scale, Setup
 if TYPE_CHECKING:
     from leakbench.record.twin import Twin
 
+Told = tuple[str, str]  # an attack ("": none) that gave a run no number, and what is said of it
+
 
 @dataclass(frozen=True)
 class Planned:

@@ -22,7 +22,7 @@ from leakbench.record.runspec import parts
 from leakbench.record.twin import twins_alike
 from leakbench.reproduce import prototype_views
 from leakbench.reproduce.differs import sentences
-from leakbench.reproduce.plan import Planned
+from leakbench.reproduce.plan import Planned, Told
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import Measure, Params, Recipe, Study
 from leakbench.reproduce.row import DIRTY, Measurement, Row
@@ -49,7 +49,7 @@ class CaseRuns:
     """What there is of one case: its complete runs, and what was said of the others."""
 
     runs: tuple[Run, ...] = ()
-    said: tuple[str, ...] = ()
+    said: tuple[Told, ...] = ()
 
     @cached_property
     def tables(self) -> Tables:
@@ -95,7 +95,7 @@ def _filled(recipe: Recipe, p: Planned, found: CaseRuns, attacks: Mapping[str, P
         why = p.lacking or LEFT_OUT * (not p.wanted)
         return _nothing(why) if why else _OfStudy(p, recipe.study).of
     if found.setting is None:
-        return _nothing(p.lacking or "; ".join(found.said) or "not run")
+        return _nothing(p.lacking or "; ".join(text for _, text in found.said) or "not run")
     return _OfRuns(p, found, found.setting, attacks).of
 
 
@@ -245,7 +245,7 @@ class _OfRuns:
     def _why(self, m: Measure) -> str:
         if m.defenses and self.planned.case.defense not in m.defenses:
             return NOT_ASKED
-        said = [s for s in self.found.said if s.startswith(m.attack)]
+        said = [text for attack, text in self.found.said if attack == m.attack]
         when = f"stage {m.stage}" if m.stage else "the end of training"
         reasons = said or self._lacking(m.attack, m.metric, "")
         return "; ".join(reasons) or f"the attack gave no number at {when}"

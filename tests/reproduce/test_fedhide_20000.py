@@ -94,7 +94,7 @@ def test_a_record_attacked_gives_the_committed_row(script, tmp_path):
     found = script.attacked(replace(p, attacks=tuple(some)), PLACE, tmp_path)
     (number,) = [n for n in found.setting.numbers if n.metric == "p_leak" and not n.attacker.made]
     assert number.value.value == ROWS["FedHide(0.01, 10)", "p_leak"].ours.value == 0.08
-    assert "prototype_from_update" in found.said[0]
+    assert found.said[0][0] == "prototype_from_update"
 
 
 def test_the_cards_read_it():
