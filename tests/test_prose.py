@@ -61,7 +61,13 @@ def test_no_module_reads_a_sentence(package):
 
 
 # A reason becomes a text at the edge: in a file, on a page, in a terminal.
-EDGES = ("leakbench/words/", "leakbench/reporting/", "leakbench/reproduce/", "leakbench/cli/")
+EDGES = (
+    "leakbench/words/",
+    "leakbench/work/",
+    "leakbench/reporting/",
+    "leakbench/reproduce/",
+    "leakbench/cli/",
+)
 EDGES += ("reports/", "leakbench/results/cells.py", "leakbench/verifying/checks.py")
 
 

@@ -11,6 +11,7 @@ from leakbench.attacking.attack import Attack
 from leakbench.attacking.guessing import folder_of
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import read_sealed
+from leakbench.base.reason import Reason, reason
 from leakbench.base.version import __version__
 from leakbench.record import attack_code
 from leakbench.record.folders import AttackFolder
@@ -24,8 +25,7 @@ class Standing:
 
     complete: bool  # with its scores, if it can be scored: nothing is to be done
     guesses: Path | None  # the folder whose guesses are those that would be made again
-    why: str = ""  # why what is there is not enough, where a reader may wonder
-    then: str = ""  # what is done of it
+    why: Reason | None = None  # why what is there is not enough, where a reader may wonder
 
 
 def standing(
@@ -44,37 +44,39 @@ def standing(
         return Standing(complete=False, guesses=left)
     meta = read_sealed(folder / NAME)
     if meta.get("no_control"):
-        return Standing(False, None, f"{name} was submitted, and is now made here")
+        return Standing(False, None, reason("was_submitted", attack=name))
     why = _outdated(recording, name, attack, meta)
     if why:
-        return Standing(False, left, why, "run again")
+        return Standing(False, left, why)
     if meta["status"] == ("guessed" if recording.exported else "done"):
         scored = _scored(attack)
         known = scored.items() <= meta["sources"].items()
         if recording.exported or known:
             return Standing(complete=True, guesses=folder)
-        return Standing(False, folder, f"scored by other code of {name}", "scored again")
+        return Standing(False, folder, reason("other_scorer", attack=name))
     if GUESS in meta["files"]:
         return Standing(complete=False, guesses=folder)
     return Standing(complete=False, guesses=left)
 
 
-def _outdated(recording: Recording, name: str, attack: Attack, meta: Mapping[str, Any]) -> str:
-    """Why its guesses are not those that would be made today, or nothing."""
+def _outdated(
+    recording: Recording, name: str, attack: Attack, meta: Mapping[str, Any]
+) -> Reason | None:
+    """Why its guesses are not those that would be made today; None where they are."""
     of, code = meta.get("of"), meta.get("sources", {})
     if of != recording.run.named:
-        return f"made from other messages than {recording.run.path} holds now"
+        return reason("other_messages", run=str(recording.run.path))
     now = attack_code.guessed_by(attack, recording.run.spec)
     if any(code.get(part) != now.get(part) for part in attack_code.GUESSED):
-        return f"made by other code of {name}"
+        return reason("other_guesser", attack=name)
     if changed := attack_code.changed_files(code):
-        return f"made when {changed[0]} was another"
+        return reason("file_changed", file=changed[0])
     # Best is the method that trained the run, and else there is none but the installed one.
     trained = recording.run.meta.get("sources", {}).get("method")
     if code.get("method") not in (trained, now.get("method")):
-        return "made by replaying other code of the method"
+        return reason("other_method")
     made = meta.get("versions", {}).get("leakbench")
-    return "" if made == __version__ else f"made by leakbench {made}"
+    return None if made == __version__ else reason("other_version", version=made)
 
 
 def _left(recording: Recording, name: str, attack: Attack, *, isolated: bool) -> Path | None:

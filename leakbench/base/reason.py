@@ -37,6 +37,19 @@ Code = Literal[
     "loss_ran_away",  # began, first: a round; ended, last
     "loss_of_model",  # loss, alike: of no preference
     "marked_dead",  # by a table, which does not say why
+    # What is there of a run or an attack, and is not what would be made today.
+    "not_there_yet",
+    "had_failed",
+    "not_finished",
+    "parts_changed",  # parts: of the code and the data, by their names
+    "several_codes",
+    "was_submitted",  # attack
+    "other_messages",  # run
+    "other_guesser",  # attack
+    "file_changed",  # file
+    "other_method",
+    "other_version",  # version
+    "other_scorer",  # attack
     # What numbers that are there say less for.
     "seed_lacks",  # attack, seeds
     "incomplete",  # some, all: runs

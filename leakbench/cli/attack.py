@@ -13,12 +13,15 @@ from typing import Any
 from leakbench.base.errors import UsageError
 from leakbench.base.executors import Executor
 from leakbench.base.jobs import Job, Outcome
+from leakbench.base.reason_words import reason_text
 from leakbench.cli import keys
 from leakbench.cli.commands import SOME_FAILED, do_all, jobs_exit_code, show_rows
 from leakbench.cli.console import Console
 from leakbench.cli.pace import duration
 from leakbench.cli.rotation import Rotation, left
 
+# What is done of what is there; else it is run again.
+THEN = {"was_submitted": "", "other_scorer": ": scored again"}
 ATTACKED = (
     *("run", "attack", "settings", "metric", "stage", "probe"),
     *("value", "low", "high", "n", "floor", "control", "flags"),
@@ -116,8 +119,8 @@ class _Plan:
             name = f"{choice.title} on {run.id}"
             plan = AttackPlan(recording, choice, self.force, self.isolated)
             if not plan.obstacle and plan.there.why:
-                told = ": ".join(filter(None, (plan.there.why, plan.there.then)))
-                self.console.say(f"{name}: {told}")
+                then = THEN.get(plan.there.why.code, ": run again")
+                self.console.say(f"{name}: {reason_text(plan.there.why)}{then}")
             if not self.chosen and plan.long:
                 self.console.warn(
                     f"{name} would take about {plan.seconds / 60:.0f} minutes; name it with -a to"

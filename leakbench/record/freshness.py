@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leakbench.base import sources
+from leakbench.base.reason import Reason, reason
 from leakbench.base.spec import canonical
 from leakbench.federation.task_data import TaskData
 from leakbench.record import checkpoint, folders, origin
@@ -21,12 +22,12 @@ class Found:
     """How the run of a spec stands in its folder.
 
     ``status``: that of its run.json, "" where there is none. ``failed``: does it say so?
-    ``changed``: why it would not come out the same today, or nothing. ``exact``: run.json holds
+    ``changed``: why it would not come out the same today. ``exact``: run.json holds
     this very spec.
     """
 
     status: str
-    changed: str = ""
+    changed: tuple[Reason, ...] = ()
     exact: bool = False
     failed: bool = False
 
@@ -57,9 +58,9 @@ def found_run(folder: Path, spec: RunSpec, device: str) -> Found:
     files = sources.opened_now(made)
     now = origin.origin_of(spec, _data(spec), device) | files
     differs = [origin.part_text(k) for k in (*compared, *files) if made.get(k) != now.get(k)]
-    told = [f"{' and '.join(differs)} changed"] if differs else []
-    told += ["several codes made its rounds"] if run.meta.get("begun_by") else []
-    return Found(run.status, "; ".join(told), exact, failed)
+    told = [reason("parts_changed", parts=tuple(differs))] if differs else []
+    told += [reason("several_codes")] if run.meta.get("begun_by") else []
+    return Found(run.status, tuple(told), exact, failed)
 
 
 _kept: dict[str, TaskData] = {}  # of the task that was asked about last: data may be large

@@ -11,13 +11,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from leakbench.attacking import choices
 from leakbench.attacking.choices import ReadyAttack
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Job, Outcome, Progress
+from leakbench.base.reason import Reason, reason
+from leakbench.base.reason_words import reason_text
 from leakbench.record import damage, folders, freshness
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.recording import Recording
@@ -58,11 +60,11 @@ class Made:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """What came of one run: "reused", "trained", "gone on with" or "trained anew", and why."""
+    """What came of one run, and why."""
 
     path: Path
-    what: str
-    why: str = ""
+    what: Literal["reused", "trained", "gone on with", "trained anew"]
+    why: tuple[Reason, ...] = ()
 
 
 def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Say) -> Made:
@@ -92,7 +94,7 @@ def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Sa
     _tell(damaged, say)
     done = do(jobs)
     there = [(s, w, o.value) for s, w, o in zip(settings, wanted, done, strict=True) if o.value]
-    _tell([(s, t.what, t.why, w.spec.seed) for s, w, t in there], say)
+    _tell([(s, t.what, _text(*t.why), w.spec.seed) for s, w, t in there], say)
     attacks = _Attacks(where)
     runs = [attacks.on(folders.load(t.path), w, s) for s, w, t in there]
     attacks.tell(say)
@@ -134,9 +136,9 @@ def trained_today(spec: RunSpec, out: str, device: str, *, progress: Progress) -
     if made.skipped:
         return TrainedRun(made.path, "reused")
     if not there.status:
-        return TrainedRun(made.path, "trained", "not there yet")
-    why = "it had failed" if there.failed else "not finished"
-    return TrainedRun(made.path, "gone on with", why)
+        return TrainedRun(made.path, "trained", (reason("not_there_yet"),))
+    why = reason("had_failed") if there.failed else reason("not_finished")
+    return TrainedRun(made.path, "gone on with", (why,))
 
 
 class _Attacks:
@@ -171,7 +173,8 @@ class _Attacks:
             counted.add(plan.folder.name)
             self.reused += plan.there.complete
             if not plan.there.complete:
-                self.told.append((setting, f"{choice.title} is made", plan.there.why, run.seed))
+                why = _text(plan.there.why)
+                self.told.append((setting, f"{choice.title} is made", why, run.seed))
                 name = f"{choice.title} on {setting}, seed {run.seed}"
                 self.jobs.append(plan.job(name, self.device))
         return CountedRun(run.path, run.meta, frozenset(counted))
@@ -199,6 +202,10 @@ class _Attacks:
         _tell(self.told, say)
         if self.reused:
             say(f"{plural(self.reused, 'attack')} reused")
+
+
+def _text(*why: Reason | None) -> str:
+    return "; ".join(reason_text(one) for one in why if one)
 
 
 def _tell(told: Iterable[tuple[str, str, str, int]], say: Say) -> None:

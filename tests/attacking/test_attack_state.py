@@ -13,6 +13,7 @@ from leakbench.attacking import guessing
 from leakbench.attacking.attack_state import standing
 from leakbench.base.errors import BrokenFile, MethodError
 from leakbench.base.files import file_digest, read_sealed
+from leakbench.base.reason import reason
 from leakbench.record import attack_code
 from leakbench.record.folders import load
 from leakbench.results import units
@@ -59,7 +60,7 @@ def test_an_attack_that_was_mended_is_run_again_and_flagged_until_then(run, tmp_
     with plugged("attacks", tmp_path, mine=source(PLAIN)):
         there = standing(again(run), "mine", build("mine"))
         assert (there.complete, there.guesses) == (False, None)
-        assert (there.why, there.then) == ("made by other code of mine", "run again")
+        assert there.why == reason("other_guesser", attack="mine")
         assert "stale_attack" in flags(run)
         # Scored again, they are still guesses of other code.
         scored = api.score(run, "mine")
@@ -99,7 +100,7 @@ def test_scored_by_other_code_it_is_scored_again_and_not_guessed_again(run, tmp_
     edited(folder / "attack.json", lambda m: m["sources"].update(scoring="0" * 64))
     assert "stale_attack" in flags(run)
     before = standing(again(run), NAME, build(NAME))
-    assert (before.why, before.then) == (f"scored by other code of {NAME}", "scored again")
+    assert before.why == reason("other_scorer", attack=NAME)
     monkeypatch.setattr(guessing, "guessed", lambda *a, **k: pytest.fail("guessed again"))
     api.attack(run, NAME)
     assert "stale_attack" not in flags(run)
@@ -183,7 +184,7 @@ def test_made_from_a_run_that_was_trained_again_since_it_is_run_again(run, tmp_p
     told = rf"was made from {run.id} \(content \w{{8}}\), and this run is {run.id} \(content"
     with pytest.raises(BrokenFile, match=told):
         units.measured_of_run(load(run.path))
-    assert "other messages" in standing(again(run), NAME, build(NAME)).why
+    assert standing(again(run), NAME, build(NAME)).why.code == "other_messages"
     assert api.attack(run, NAME).rows == first
     assert units.measured_of_run(load(run.path))
 

@@ -18,6 +18,7 @@ import leakbench
 from leakbench.base import hashed_source, opened, plugins, registry, sources
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_sealed
+from leakbench.base.reason import reason
 from leakbench.record import attack_code, freshness, origin
 from leakbench.record.runspec import make_spec
 from leakbench.reporting import write
@@ -359,7 +360,7 @@ def test_the_metrics_code_is_told_where_a_run_is_kept(mine: Path, tmp_path: Path
     hits.write_text(hits.read_text().replace("* SCALE", "* 0 + 1"))
     anew()
     said = freshness.found_run(old.path, make_spec("fedavg", **how), "cpu")
-    assert said.changed == "the source of the utility metric changed"
+    assert said.changed == (reason("parts_changed", parts=("the source of the utility metric",)),)
     new = leakbench.train("fedavg", out=tmp_path / "more", seed=1, **how)
     assert origin.made_apart([old.meta, new.meta])
 
