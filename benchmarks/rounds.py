@@ -79,7 +79,7 @@ PARTS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("local steps", Execution, ("training",)),
     ("client functions", Execution, ("clients",)),
     ("server functions", Federation, ("server",)),
-    ("which examples", federations, ("plan",)),
+    ("which examples", federations, ("batch_plan",)),
     ("recording", Recorder, ("down", "up", "training", "trained", "summed", "close")),
 )
 

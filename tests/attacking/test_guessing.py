@@ -124,7 +124,7 @@ def test_guessing_opens_no_file_of_the_truth(runs, tmp_path, monkeypatch):
     from leakbench.base import files
 
     run, opened = copied(runs["fedgn"], tmp_path), []
-    for name in ("digest", "_open"):
+    for name in ("file_digest", "_open"):
         real = getattr(files, name)
         monkeypatch.setattr(
             files,

@@ -126,8 +126,8 @@ def elsewhere(code):
 
 def test_a_worker_that_is_killed_fails_its_job_alone():
     process = elsewhere(
-        "print(t.run([*t.jobs(t.killed, 1), *t.jobs(t.leaves, 3, 0), *t.jobs(t.double, 2, 3, 4)],"
-        " workers=2))"
+        "print(t.run_jobs([*t.jobs(t.killed, 1), *t.jobs(t.leaves, 3, 0),"
+        " *t.jobs(t.double, 2, 3, 4)], workers=2))"
     )
     try:
         out, err = process.communicate(timeout=600)
@@ -146,7 +146,7 @@ def test_a_worker_that_is_killed_fails_its_job_alone():
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_the_process_that_began_them(how):
-    process = elsewhere("t.run(t.jobs(t.dreams, 1, 2), workers=2)")
+    process = elsewhere("t.run_jobs(t.jobs(t.dreams, 1, 2), workers=2)")
     workers = []
     try:
         workers = [int(process.stdout.readline()) for _ in range(2)]
@@ -175,7 +175,7 @@ def test_no_file_of_the_working_folder_is_taken_for_a_module_of_pythons(tmp_path
     script.write_text(
         "from helpers import jobs as t\n"
         "if __name__ == '__main__':\n"
-        "    print([o.value for o in t.run(t.jobs(t.double, 1, 2), workers=2)])\n"
+        "    print([o.value for o in t.run_jobs(t.jobs(t.double, 1, 2), workers=2)])\n"
     )
     done = subprocess.run(
         [sys.executable, str(script)],

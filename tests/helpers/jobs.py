@@ -10,6 +10,7 @@ from pathlib import Path
 
 from leakbench.base.errors import BrokenFile, MethodError, UsageError
 from leakbench.base.jobs import Job
+from leakbench.base.jobs import run_jobs as run_jobs
 
 
 def double(x, *, progress):
