@@ -31,8 +31,10 @@ from leakbench.base.meaning import Meaning
 from leakbench.federation.utility import METRICS
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.gate import check
-from leakbench.gate.row import GateRow
+from leakbench.gate.row import GateRow, SeedUnits, TrainingRecord
 from leakbench.metrics import P_LEAK, PSNR
+from leakbench.results.number import Attacker, Configuration
+from leakbench.statistics.intervals import Estimate
 
 SEEDS = (3, 5, 8, 12, 20)
 SPREADS = (0.0, 0.3, 0.8)  # sd between seeds, on the logit scale
@@ -114,31 +116,26 @@ def row(kind, stage, scores, clusters, utility, side) -> GateRow:
     """A row of the gate as a run's would be; every guess is another one than before."""
     m = kind.meaning
     value = float(np.mean([x for of in scores.values() for x in of.values()]))
+    n = sum(map(len, scores.values()))
     return GateRow(
-        task="simulated",
-        defense="simulated",
-        defense_params={},
-        attack="utility" if utility else "cascade",
-        rung="" if utility else "method",
-        metric=f"accuracy{stage}" if utility else m.name,
+        configuration=Configuration(task="simulated", defense="simulated", params={}),
+        attacker=Attacker(name="utility", rung="")
+        if utility
+        else Attacker(name="cascade", rung="method"),
+        meaning=m.model_copy(update={"name": f"accuracy{stage}"}) if utility else m,
         stage=stage,
-        worse="down" if utility else "up",
-        share=m.share,
-        range=(m.low, m.high),
-        unit=m.unit,
-        value=value,
-        low=value,
-        high=value,
-        scores=scores,
-        clusters=clusters,
+        probe=False,
+        value=Estimate(value, value, value, n, m.unit, ""),
+        flags=frozenset(),
+        training=TrainingRecord(record={"name": "standard"}, engine="fused", dtype="float32"),
+        units=SeedUnits(
+            scores=scores,
+            clusters=clusters,
+            entered={seed: [] for seed in scores},
+            guesses={seed: [f"{side} {seed}"] for seed in scores},
+            truths={seed: [f"{side} {seed}"] for seed in scores},
+        ),
         control=1.0,
-        record={"name": "standard"},
-        entered={seed: [] for seed in scores},
-        guesses={seed: [f"{side} {seed}"] for seed in scores},
-        truths={seed: [f"{side} {seed}"] for seed in scores},
-        engine="fused",
-        dtype="float32",
-        meaning=m,
     )
 
 

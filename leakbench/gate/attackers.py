@@ -12,7 +12,6 @@ from leakbench.base.reason import Reason, reason
 from leakbench.gate.comparison import other_code
 from leakbench.gate.row import GateRow
 from leakbench.gate.row_names import Matched, changed_attack
-from leakbench.results.number import when
 
 
 def less_than_then(
@@ -36,7 +35,7 @@ def less_than_then(
         return None
     dropped = {there[name].attacked_by for name in accepted}
     dropped |= {old for setting, old in swapped or {} if setting == then.label}
-    less = _attacks(now, then, here, there, dropped) if then.joins else None
+    less = _attacks(now, then, here, there, dropped) if then.attacker.made else None
     return less or _seeds(now, then, here)
 
 
@@ -48,7 +47,7 @@ def _attacks(
     dropped: set[str],
 ) -> Reason | None:
     """Which attack entered then, and does not now."""
-    asked = [r for r in _alike(then, there) if not r.joins]
+    asked = [r for r in _alike(then, there) if not r.attacker.made]
     ran = {r.attacked_by for r in _alike(then, here)}
     entered = _entered(now)
     for attack in sorted(_must_enter(then, asked, ran) - dropped):
@@ -68,9 +67,9 @@ def _must_enter(then: GateRow, asked: Iterable[GateRow], ran: set[str]) -> set[s
 
     Of these one whose control failed need not enter, but it must have been run.
     """
-    if then.entered is not None:
-        return {attack for attacks in then.entered.values() for attack in attacks}
-    fit = [r for r in asked if then.attack == "any_attack" or r.rung != "paper"]
+    if then.units.entered is not None:
+        return {attack for attacks in then.units.entered.values() for attack in attacks}
+    fit = [r for r in asked if then.attacker.name == "any_attack" or r.attacker.rung != "paper"]
     return {
         r.attacked_by for r in fit if "control_failed" not in r.flags or r.attacked_by not in ran
     }
@@ -78,29 +77,23 @@ def _must_enter(then: GateRow, asked: Iterable[GateRow], ran: set[str]) -> set[s
 
 def _entered(now: GateRow) -> set[str] | None:
     """The attacks that are in it in every seed; None where it is not known."""
-    if now.entered is None:
+    if now.units.entered is None:
         return None
-    seeds = [set(attacks) for attacks in now.entered.values()]
+    seeds = [set(attacks) for attacks in now.units.entered.values()]
     return set.intersection(*seeds) if seeds else set()
 
 
 def _seeds(now: GateRow, then: GateRow, here: Mapping[str, GateRow]) -> Reason | None:
     """Which seeds were trained now and are in the baseline, but have no number now."""
     gained = [r for r in here.values() if r.is_utility and r.label == now.label]
-    trained = {seed for r in gained for seed in r.scores}
-    lacking = tuple(sorted(trained & then.scores.keys() - now.scores.keys()))
+    trained = {seed for r in gained for seed in r.units.scores}
+    lacking = tuple(sorted(trained & then.units.scores.keys() - now.units.scores.keys()))
     return reason("seeds_not_attacked", seeds=lacking) if lacking else None
 
 
 def _alike(then: GateRow, rows: Mapping[str, GateRow]) -> list[GateRow]:
     """Those that ask the same question."""
-    near = (r for r in rows.values() if r.metric == then.metric and r.probe == then.probe)
-    return [r for r in near if _asked(r) == _asked(then)]
-
-
-def _asked(r: GateRow) -> tuple[object, ...]:
-    """One question, as in the cascade."""
-    return r.label, r.metric, r.probe, when(r.stage)
+    return [r for r in rows.values() if (r.label, r.asked) == (then.label, then.asked)]
 
 
 def other_attack(now: GateRow, then: GateRow, both: Matched) -> Reason | None:
@@ -114,13 +107,13 @@ def other_attack(now: GateRow, then: GateRow, both: Matched) -> Reason | None:
             before, after = _ran(old, then, both.there), _ran(new, now, both.here)
             if before is not None and after is not None:
                 changes = changed_attack(before, after)
-                return reason("other_parameters", attack=before.attack, changes=changes)
+                return reason("other_parameters", attack=before.attacker.name, changes=changes)
     return other_code(now, then)
 
 
 def extra(now: GateRow, then: GateRow, both: Matched) -> Reason | None:
     """Which attacks entered now, and did not then; None where the baseline does not say."""
-    if then.entered is None or now.entered is None:
+    if then.units.entered is None or now.units.entered is None:
         return None
     old = _behind(then) | {b for (label, _), b in both.swapped.items() if label == then.label}
     fresh = sorted(_behind(now) - old)
@@ -132,11 +125,11 @@ def _behind(row: GateRow) -> set[str]:
     """The folders of the attacks that it is made from."""
     if row.is_utility:
         return set()
-    if not row.joins:
+    if not row.attacker.made:
         return {row.attacked_by}
-    return {a for attacks in (row.entered or {}).values() for a in attacks}
+    return {a for attacks in (row.units.entered or {}).values() for a in attacks}
 
 
 def _ran(folder: str, of: GateRow, rows: dict[str, GateRow]) -> GateRow | None:
-    own = [r for r in rows.values() if r.label == of.label and not (r.joins or r.is_utility)]
+    own = (r for r in rows.values() if r.label == of.label and r.attacks)
     return next((r for r in own if r.attacked_by == folder), None)

@@ -26,6 +26,7 @@ from leakbench.gate import units_file
 from leakbench.gate.bounds import impossible
 from leakbench.gate.limits import parse
 from leakbench.gate.row import UTILITY, GateRow
+from leakbench.gate.row_fields import DEFAULTS, fields_of, key_at, meant, row_of
 from leakbench.gate.row_names import by_name, labelled
 from leakbench.gate.sketch import Sketch, sketch
 from leakbench.gate.terms import Terms
@@ -36,7 +37,6 @@ _SAME = (  # of all rows of a setting, as a rule
     *("called", "task", "defense", "defense_params", "wrappers", "setting", "record"),
     *("engine", "dtype", "run_schema", "provenance"),
 )
-_UNSAID = ("utility",)  # it has a row of its own
 _NAMED = ("rung", "metric", "stage", "probe", "attack")  # what a row's name says
 
 
@@ -61,7 +61,7 @@ class Baseline:
     @property
     def metrics(self) -> dict[str, Meaning]:
         """{metric: its meaning}, of all that the rows know."""
-        known = [(r.metric, r.meaning) for r in self.rows if r.meaning]
+        known = [(r.metric, r.meaning) for r in self.rows if r.stated]
         return dict(sorted(known, key=lambda item: item[0]))
 
     @classmethod
@@ -115,7 +115,7 @@ def load_baseline(path: Path) -> Baseline:
         found = _read(path, value)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        where = ".".join(map(str, problem["loc"])) or "a row"
+        where = key_at(problem["loc"])
         raise _damaged(path, f"{where}: {problem['msg']}") from None
     except BrokenFile:
         raise
@@ -142,14 +142,17 @@ def _read(path: Path, value: Mapping[str, Any]) -> Baseline:
     for one in flat:
         fields = dict(one["fields"])
         units_of, written = fields.pop("units", None), fields.pop("written", None)
-        row = GateRow.model_validate_json(json.dumps(fields), strict=True)
-        hashes = {sha for told in (row.guesses, row.truths) for of in told.values() for sha in of}
-        known = {sha: sketches[sha] for sha in hashes & sketches.keys()}
-        about = {"meaning": metrics.get(row.metric), "sketches": known}
-        named = {"label": one.get("label", ""), "tag": one.get("tag", "")}
-        row = row.model_copy(update={**about, **named})
-        rows.append(row.model_copy(update={"written": None if row.allowed == written else written}))
-        if units_of is not None and units_of != units_file.units_digest(row):
+        row = row_of(fields, metrics.get(fields.get("metric", "")))
+        both = (*row.units.guesses.values(), *row.units.truths.values())
+        hashes = {sha for of in both for sha in of}
+        told = {
+            "sketches": {sha: sketches[sha] for sha in hashes & sketches.keys()},
+            "label": one.get("label", ""),
+            "tag": one.get("tag", ""),
+            "written": None if row.allowed == written else written,
+        }
+        rows.append(row.model_copy(update=told))
+        if units_of is not None and units_of != units_file.units_digest(row.units):
             raise ValueError(f"the units of {rows[-1].name} are not those of its row")
     limits, looks = _listed(value, "limits"), _listed(value, "looks")
     if not all(isinstance(x, str) for x in limits):
@@ -187,7 +190,7 @@ def _flat(
             seeds |= units[name]["scores"].keys()
             tag, said = _said(short)
             if said["metric"] in metrics:
-                said |= _known(metrics[said["metric"]], utility=tag == UTILITY)
+                said |= meant(metrics[said["metric"]], utility=tag == UTILITY)
             own = dict(units[name])
             written = own.pop("margin", None)  # that of the line, or of its metric, holds
             told = {**setting["about"], **said, **line, **own}
@@ -234,9 +237,10 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
     settings: dict[str, list[GateRow]] = defaultdict(list)
     for row in baseline.rows:
         settings[row.label].append(row)
-    told = ",\n".join(_setting(label, settings[label]) for label in sorted(settings))
-    known = {name: _about(meaning) for name, meaning in baseline.metrics.items()}
-    metrics = ",\n".join(f"  {json.dumps(k)}: {canonical(v)}" for k, v in known.items())
+    known = baseline.metrics
+    told = ",\n".join(_setting(label, settings[label], known) for label in sorted(settings))
+    lines = (f"  {json.dumps(name)}: {canonical(_about(m))}" for name, m in known.items())
+    metrics = ",\n".join(lines)
     limits = ",\n".join(f"  {json.dumps(limit)}" for limit in baseline.limits)
     fields = [f' "ci": {canonical(baseline.terms.parameters())}'] if baseline.terms else []
     fields += [
@@ -251,9 +255,9 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
     write_bytes(path, ("{\n" + ",\n".join(fields) + "\n}\n").encode())
 
 
-def _setting(label: str, rows: Sequence[GateRow]) -> str:
+def _setting(label: str, rows: Sequence[GateRow], metrics: Mapping[str, Meaning]) -> str:
     """A setting: what all its rows say, and a line for each."""
-    told = [_line(r) for r in rows]
+    told = [_line(r, metrics) for r in rows]
     about = {}
     for key in _SAME:
         values = {canonical(t.get(key)) for t in told}
@@ -262,40 +266,27 @@ def _setting(label: str, rows: Sequence[GateRow]) -> str:
     lines = []
     for row, fields in sorted(zip(rows, told, strict=True), key=lambda both: both[0].short):
         own = {k: v for k, v in fields.items() if k not in about}
-        own["units"] = units_file.units_digest(row)
+        own["units"] = units_file.units_digest(row.units)
         lines.append(f"    {json.dumps(row.short)}: {_text(own)}")
     said = ",\n".join(f"    {json.dumps(k)}: {_text(about[k])}" for k in sorted(about))
     body = ",\n".join(lines)
-    seeds = sorted({seed for row in rows for seed in row.scores})
+    seeds = sorted({seed for row in rows for seed in row.units.scores})
     about_it = f'   "about": {{\n{said}\n   }},\n'
     inner = f'{about_it}   "rows": {{\n{body}\n   }},\n   "seeds": {json.dumps(seeds)}'
     return f"  {json.dumps(label)}: {{\n{inner}\n  }}"
 
 
-def _line(row: GateRow) -> dict[str, Any]:
+def _line(row: GateRow, metrics: Mapping[str, Meaning]) -> dict[str, Any]:
     """What stands in the reviewed file: no units, nothing that is as it is by default."""
-    defaults = {name: field.default for name, field in GateRow.model_fields.items()}
-    kept = {}
-    known = {} if row.meaning is None else _known(row.meaning, utility=row.is_utility)
-    for key, value in row.parameters().items():
-        if key in units_file.FIELDS or key in (*_NAMED, *_UNSAID):
+    known = meant(metrics[row.metric], utility=row.is_utility) if row.stated else {}
+    usual, kept = {**DEFAULTS, **known}, {}
+    for key, value in fields_of(row).items():
+        if key in units_file.FIELDS or key in _NAMED:
             continue
-        if value == (known[key] if key in known else defaults[key]):
+        if key in usual and value == usual[key]:
             continue
         kept[key] = float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
     return kept
-
-
-def _known(meaning: Meaning, *, utility: bool) -> dict[str, Any]:
-    """What the metric says of its rows, so that they need not."""
-    other = {"up": "down", "down": "up"}[meaning.direction]
-    return {
-        "worse": other if utility else meaning.direction,
-        "share": meaning.share,
-        "range": [meaning.low, meaning.high],
-        "unit": meaning.unit,
-        "version": meaning.version,
-    }
 
 
 def _about(meaning: Meaning) -> dict[str, Any]:

@@ -27,13 +27,13 @@ TINY = 1e-9
 
 def difference(now: GateRow, then: GateRow) -> Difference | None:
     """How far apart, with limits, or None where a side has fewer than two seeds."""
-    how = {**then.scoring, "clusters": {**then.clusters, **now.clusters}}
-    return compare(now.scores, then.scores, **how, log=_logarithms(now, then))
+    how = {**then.scoring, "clusters": {**then.units.clusters, **now.units.clusters}}
+    return compare(now.units.scores, then.units.scores, **how, log=_logarithms(now, then))
 
 
 def _logarithms(now: GateRow, then: GateRow) -> bool:
     """Are differences taken of logarithms? An older baseline does not say so."""
-    return (then.meaning or now.means).scale == "log"
+    return (then if then.stated else now).meaning.scale == "log"
 
 
 def flagged(now: GateRow, then: GateRow, flags: Collection[str] = BLOCKING) -> Reason | None:
@@ -51,8 +51,8 @@ def blocked(now: GateRow, then: GateRow) -> Reason | None:
     for what, (old, new) in changed(now, then).items():
         return reason("unlike", what=what, old=old, new=new)
     common = common_seeds(now, then)
-    failed, units = _failures(now, common or now.scores)
-    before, had = _failures(then, common or then.scores)
+    failed, units = _failures(now, common or now.units.scores)
+    before, had = _failures(then, common or then.units.scores)
     # Without a seed in common the numbers of units differ, so shares are compared.
     if failed > before if common else failed * had > before * units:
         return reason("failed_more", failed=failed, units=units, before=before, had=had)
@@ -64,8 +64,8 @@ def other_code(now: GateRow, then: GateRow) -> Reason | None:
 
     One that finds more would make the method look worse, and one that finds less better.
     """
-    both = sorted(now.code.keys() & then.code.keys())
-    other = tuple(name for name in both if now.code[name] != then.code[name])
+    both = sorted(now.units.code.keys() & then.units.code.keys())
+    other = tuple(name for name in both if now.units.code[name] != then.units.code[name])
     return reason("other_code", attacks=other) if other else None
 
 
@@ -102,27 +102,29 @@ def fewer_units(now: GateRow, then: GateRow) -> Reason | None:
 
 def common_seeds(now: GateRow, then: GateRow) -> set[int]:
     """The seeds of both, where there are enough of them to be compared alone; else none."""
-    common = now.scores.keys() & then.scores.keys()
-    whole = common == now.scores.keys() or common == then.scores.keys()
+    common = now.units.scores.keys() & then.units.scores.keys()
+    whole = common == now.units.scores.keys() or common == then.units.scores.keys()
     return set(common) if len(common) >= FEWEST_SEEDS or whole else set()
 
 
 def _counts(now: GateRow, then: GateRow) -> tuple[float, float]:
     """Units of the seeds that both have, where they are known; else of a seed, in the mean."""
     common = common_seeds(now, then)
-    if common and now.has_units and then.has_units:
+    if common and now.units.known and then.units.known:
         return _sized(now, common), _sized(then, common)
-    return now.estimate.n / max(len(now.scores), 1), then.estimate.n / max(len(then.scores), 1)
+    units, had = (r.estimate.n / max(len(r.units.scores), 1) for r in (now, then))
+    return units, had
 
 
 def _sized(row: GateRow, seeds: Collection[int]) -> int:
-    return sum(len(row.scores[seed]) for seed in seeds)
+    return sum(len(row.units.scores[seed]) for seed in seeds)
 
 
 def _open(now: GateRow, then: GateRow) -> Reason | None:
     """More units than in the baseline on which the attack itself says that it found nothing."""
     common = common_seeds(now, then)
-    left, before = _unsolved(now, common or now.scores), _unsolved(then, common or then.scores)
+    left = now.units.lost(common or now.units.scores)
+    before = then.units.lost(common or then.units.scores)
     if left <= before if common else left * then.estimate.n <= before * now.estimate.n:
         return None
     return reason("open", left=left, before=before)
@@ -130,12 +132,8 @@ def _open(now: GateRow, then: GateRow) -> Reason | None:
 
 def _open_in_tables(now: GateRow, then: GateRow) -> Reason | None:
     """Tables tell by their flags alone whether the search was open."""
-    left = 0 if flags.OPEN & set(then.flags) else _unsolved(now, now.scores)
+    left = 0 if flags.OPEN & set(then.flags) else now.units.lost(now.units.scores)
     return reason("open_in_tables", left=left) if left else None
-
-
-def _unsolved(row: GateRow, seeds: Collection[int]) -> int:
-    return sum(row.unsettled.get(seed, 0) + row.failed.get(seed, 0) for seed in seeds)
 
 
 def _control(now: GateRow, then: GateRow) -> Reason | None:
@@ -151,11 +149,12 @@ def _control(now: GateRow, then: GateRow) -> Reason | None:
 
 def _unknown(now: GateRow, then: GateRow) -> Reason | None:
     """An older baseline does not say how well its attack worked, or by which code."""
-    behind = {*(then.code.keys() if then.code else now.code.keys())}
-    if then.entered is not None:
-        behind = {a for attacks in then.entered.values() for a in attacks}
-    codeless = tuple(sorted(a for a in behind if bool(now.code.get(a)) != bool(then.code.get(a))))
-    lacks = {"control": then.control is None, "record": not then.record}
+    ours, theirs = now.units.code, then.units.code
+    behind = {*(theirs or ours)}
+    if then.units.entered is not None:
+        behind = {a for attacks in then.units.entered.values() for a in attacks}
+    codeless = tuple(sorted(a for a in behind if bool(ours.get(a)) != bool(theirs.get(a))))
+    lacks = {"control": then.control is None, "record": not then.training.record}
     told = tuple(what for what, lacking in lacks.items() if lacking)
     if not told and not codeless:
         return None
@@ -164,33 +163,34 @@ def _unknown(now: GateRow, then: GateRow) -> Reason | None:
 
 def _failures(row: GateRow, seeds: Collection[int]) -> tuple[int, int]:
     """On how many units of these seeds the attack failed, and of how many."""
-    failed = sum(row.failed.get(seed, 0) for seed in seeds)
-    return failed, sum(len(row.scores[seed]) for seed in seeds)
+    failed = sum(row.units.failed.get(seed, 0) for seed in seeds)
+    return failed, sum(len(row.units.scores[seed]) for seed in seeds)
 
 
 def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
     """{what: (then, now)} of all that makes two rows no longer like with like."""
+    old, new = then.training, now.training
     both = {
-        "task": (then.task.split(" (")[0], now.task.split(" (")[0]),
-        "engine": (then.engine, now.engine),
-        "dtype": (then.dtype, now.dtype),
-        "schema": (then.run_schema, now.run_schema),
-        "version of the metric": (then.version, now.version),
+        "task": (then.configuration.task.split(" (")[0], now.configuration.task.split(" (")[0]),
+        "engine": (old.engine, new.engine),
+        "dtype": (old.dtype, new.dtype),
+        "schema": (old.run_schema, new.run_schema),
+        "version of the metric": (then.meaning.version, now.meaning.version),
         "direction": (then.worse, now.worse),
         "set of data": (_data(then), _data(now)),
-        "range of scores": (then.range, now.range),
+        "range of scores": (_range(then), _range(now)),
         "kind of score": (_scores(then), _scores(now)),
     }
-    if now.record and then.record and not then.is_utility:
-        both["recording policy"] = policies(then.record, now.record)
-    if now.meaning and then.meaning:
+    if new.record and old.record and not then.is_utility:
+        both["recording policy"] = policies(old.record, new.record)
+    if now.stated and then.stated:
         both["scale"] = then.meaning.scale, now.meaning.scale
     # Trained less or on an easier task, the same method may seem to leak less.
-    if now.setting and then.setting:
-        for k in sorted(now.setting.keys() | then.setting.keys()):
+    if new.setting and old.setting:
+        for k in sorted(new.setting.keys() | old.setting.keys()):
             name = "number of rounds" if k == "rounds" else f"value of {k}"
-            both[name] = (then.setting.get(k), now.setting.get(k))
-    return {what: (old, new) for what, (old, new) in both.items() if old != new}
+            both[name] = (old.setting.get(k), new.setting.get(k))
+    return {what: (a, b) for what, (a, b) in both.items() if a != b}
 
 
 def policies(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str]:
@@ -207,8 +207,12 @@ def _data(row: GateRow) -> str:
     return "unofficial" if "unofficial_data" in row.flags else "official"
 
 
+def _range(row: GateRow) -> tuple[float | None, float | None]:
+    return row.meaning.low, row.meaning.high
+
+
 def _scores(row: GateRow) -> str:
-    return "hit or miss" if row.share else "measured"
+    return "hit or miss" if row.meaning.share else "measured"
 
 
 def unchanged(now: GateRow, then: GateRow) -> bool:
@@ -233,14 +237,14 @@ def _same_files(now: GateRow, then: GateRow) -> bool:
 
 def whole_seeds(now: GateRow, then: GateRow) -> set[int]:
     """The seeds of both, where they are all of one side's; else none."""
-    common = now.scores.keys() & then.scores.keys()
-    return set(common) if common in (now.scores.keys(), then.scores.keys()) else set()
+    common = now.units.scores.keys() & then.units.scores.keys()
+    return set(common) if common in (now.units.scores.keys(), then.units.scores.keys()) else set()
 
 
 def hashes(now: GateRow, then: GateRow) -> Iterator[tuple[Collection[str], Collection[str]]]:
     """(now, then) of every seed of `whole`: of what the guesses are, then of the truths."""
     for what in ("guesses", "truths"):
-        mine, theirs = getattr(now, what), getattr(then, what)
+        mine, theirs = getattr(now.units, what), getattr(then.units, what)
         for seed in sorted(whole_seeds(now, then)):
             yield mine.get(seed, ()), theirs.get(seed, ())
 
@@ -248,18 +252,13 @@ def hashes(now: GateRow, then: GateRow) -> Iterator[tuple[Collection[str], Colle
 def same_scores(now: GateRow, then: GateRow, seeds: Collection[int]) -> bool:
     """Of these seeds, but for the last digits."""
     for seed in seeds:
-        mine, theirs = now.scores[seed], then.scores[seed]
+        mine, theirs = now.units.scores[seed], then.units.scores[seed]
         if mine.keys() != theirs.keys():
             return False
         pairs = ((mine[unit], theirs[unit]) for unit in mine)
         if not all(math.isclose(a, b, rel_tol=SAME_SCORE, abs_tol=SAME_SCORE) for a, b in pairs):
             return False
     return True
-
-
-def moved(now: GateRow, then: GateRow) -> float:
-    """How far the value went against the method, whatever can be said of how sure that is."""
-    return further(now.value, then.value, now, then)
 
 
 def further(a: float, b: float, now: GateRow, then: GateRow) -> float:
@@ -271,8 +270,9 @@ def further(a: float, b: float, now: GateRow, then: GateRow) -> float:
 
 def room(row: GateRow) -> float:
     """How much worse the row's number can get at all, on the scale of its differences."""
-    end = row.range[1] if row.worse == "up" else row.range[0]
-    return math.inf if end is None else further(end, row.value, row, row)
+    low, high = _range(row)
+    end = high if row.worse == "up" else low
+    return math.inf if end is None else further(end, row.value.value, row, row)
 
 
 def end_of(row: GateRow) -> Literal["", "ceiling", "floor"]:
@@ -280,11 +280,11 @@ def end_of(row: GateRow) -> Literal["", "ceiling", "floor"]:
     allowed = row.allowed
     if allowed is None:
         return ""
-    if row.meaning is not None:  # a wide margin in the file makes no end
-        allowed = min(allowed, row.meaning.matters)
+    if row.usual is not None:  # a wide margin in the file makes no end
+        allowed = min(allowed, row.usual)
     if room(row) <= allowed / 2 + TINY:
         return "ceiling"
-    if row.floor is not None and further(row.value, row.floor, row, row) <= allowed + TINY:
+    if row.floor is not None and further(row.value.value, row.floor, row, row) <= allowed + TINY:
         return "floor"
     return ""
 

@@ -20,7 +20,7 @@ from leakbench.gate.comparison import (
     contradiction,
     difference,
     end_of,
-    moved,
+    further,
     nearly,
     outdated,
     unchanged,
@@ -144,7 +144,7 @@ def _fresh(names: Sequence[str], both: Matched, allowed: bool) -> list[Compariso
         row = both.here[name]
         known = any(r.label == row.label for r in both.there.values())
         what = "row" if known else "setting"
-        why = reason("worth", value=row.value), reason("new_row", what=what, allowed=allowed)
+        why = reason("worth", value=row.value.value), reason("new_row", what=what, allowed=allowed)
         out.append(Comparison(name, "new", why, now=row))
     return out
 
@@ -188,7 +188,7 @@ def _without_comparing(
         return Comparison(name, "cannot tell", (reason("no_row"),), then=then)
     sure = Comparison(name, "fine", (reason("same"),), 0.0, 0.0, 0.0, now, then)
     open_ = Comparison(name, "cannot tell", (), now=now, then=then)
-    sides = {"old": then.value, "new": now.value}
+    sides = {"old": then.value.value, "new": now.value.value}
     if why := blocked(now, then) or less_than_then(
         then, both.here, both.there, swapped=both.swapped
     ):
@@ -238,17 +238,17 @@ def _beyond_what_was_looked_at(now: GateRow, then: GateRow) -> Reason | None:
 
     Seeds that no look has reached, that the baseline lacks, or units that are new.
     """
-    if now.scores.keys() <= then.scores.keys():  # the same seeds of both
-        own = only(then, now.scores)
-        then = own.model_copy(update={"value": own.mean})
-    if then.allowed is None or moved(now, then) <= then.allowed + TINY:
+    old = then.value.value
+    if now.units.scores.keys() <= then.units.scores.keys():  # the same seeds of both
+        old = only(then, now.units.scores).mean
+    if then.allowed is None or further(now.value.value, old, now, then) <= then.allowed + TINY:
         return None
-    sides = {"old": then.value, "new": now.value}
-    return reason("not_all_compared", seeds=len(now.scores), **sides)
+    sides = {"old": old, "new": now.value.value}
+    return reason("not_all_compared", seeds=len(now.units.scores), **sides)
 
 
 def _too_few(now: GateRow, then: GateRow) -> Reason:
-    there = {"now": len(now.scores), "then": len(then.scores)}
+    there = {"now": len(now.units.scores), "then": len(then.units.scores)}
     return reason("few_seeds", **there, least=FEWEST_SEEDS, enough=ENOUGH)
 
 
@@ -256,7 +256,7 @@ def _say(name: str, state: State, look: Look, level: float, row: Compared) -> Co
     d, margin, now, then = look.difference, row.margin, row.now, row.then
     low, high = d.lower(), d.upper()
     found = {"d": d.d, "low": low, "high": high, "margin": margin}
-    sides = {"old": then.value, "new": now.value, "seeds": d.seeds, "paired": d.paired}
+    sides = {"old": then.value.value, "new": now.value.value, "seeds": d.seeds, "paired": d.paired}
     why, more = [reason("compared", **found, **sides)], None
     if state == "cannot tell":
         more = seeds_to_settle(d, margin, level)

@@ -16,10 +16,11 @@ from difflib import get_close_matches
 from leakbench.base.errors import UsageError, alike, among
 from leakbench.base.reason import Reason, reason
 from leakbench.gate.comparison import FEWER, flagged, outdated
-from leakbench.gate.looks import levels_of_looks, looks_of, next_seeds, only
+from leakbench.gate.looks import levels_of_looks, looks_of, next_seeds
 from leakbench.gate.outcome import Kept, LimitOutcome
 from leakbench.gate.row import GateRow
 from leakbench.gate.row_names import fits_pattern
+from leakbench.results.number import ANY
 from leakbench.statistics.amounts import Amount, mean_amount
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL
 
@@ -123,14 +124,14 @@ def _unattacked(
     What nobody attacked keeps no limit.
     """
     own = [r for r in here.values() if r.label == label]
-    trained = {seed for r in own if r.is_utility for seed in r.scores}
+    trained = {seed for r in own if r.is_utility for seed in r.units.scores}
     if own and all(r.is_utility for r in own) and "/" not in limit.rows:
         of_utility = any(alike(r.metric, limit.rows) for r in own)
         return None if of_utility else reason("nobody_attacked")
     if any(beyond for _, beyond in rows):
         return None
     for one, _ in rows:
-        if lacking := tuple(sorted(trained - one.row.scores.keys())):
+        if lacking := tuple(sorted(trained - one.row.units.scores.keys())):
             return reason("seeds_unattacked", row=one.row.short, seeds=lacking)
     return None
 
@@ -147,7 +148,8 @@ def _rows(limit: Limit, rows: Mapping[str, GateRow]) -> list[str]:
         if pattern:
             fits = fits_pattern(name, limit.rows)
         else:
-            fits = alike(row.metric, limit.rows) and not row.probe and row.attack != "any_attack"
+            real = not row.probe and row.attacker.name != ANY
+            fits = real and alike(row.metric, limit.rows)
         if not fits:
             continue
         right = "<=" if row.worse == "up" else ">="
@@ -176,10 +178,10 @@ def _known(limit: Limit, *sides: Mapping[str, GateRow]) -> None:
 
 
 def _held(row: GateRow, looks: Sequence[int]) -> _Held:
-    seeds = sorted(row.scores)
+    seeds = sorted(row.units.scores)
     out = []
     for count, share in looks_of(looks, len(seeds)):
-        found = mean_amount(only(row, seeds[:count]).scores, **row.scoring)
+        found = mean_amount(row.units.only(seeds[:count]).scores, **row.scoring)
         if found is not None:
             out.append((share, found))
     return _Held(row, tuple(out))
@@ -204,7 +206,7 @@ def _outcome(
 ) -> LimitOutcome:
     beyond = [one for one, is_beyond in rows if is_beyond]
     if beyond:
-        worst = max(beyond, key=lambda one: limit.over(one.row.value))
+        worst = max(beyond, key=lambda one: limit.over(one.row.value.value))
         return _say(limit, label, "breached", worst, len(rows))
     if gone:
         why = (reason("no_rows", row=min(gone), more=len(gone) - 1),)
@@ -227,24 +229,25 @@ def _doubt(limit: Limit, one: _Held) -> Reason | None:
         return why
     if "no_control" in one.row.flags:
         return reason("not_shown_to_work")
-    lost = sum(one.row.failed.values()) + sum(one.row.unsettled.values())
-    units = sum(map(len, one.row.scores.values()))
+    own = one.row.units
+    lost = sum(own.failed.values()) + sum(own.unsettled.values())
+    units = sum(map(len, own.scores.values()))
     if lost > FEWER * units:
         return reason("units_lost", lost=lost, units=units)
-    if len(one.row.scores) < FEWEST_SEEDS or not one.looks:
-        return reason("few_to_keep", seeds=len(one.row.scores), least=FEWEST_SEEDS)
+    if len(own.scores) < FEWEST_SEEDS or not one.looks:
+        return reason("few_to_keep", seeds=len(own.scores), least=FEWEST_SEEDS)
     kept = [limit.over(value.below(LEVEL * share)) <= 0 for share, value in one.looks]
     if one.row.worse == "down":
         kept = [limit.over(value.above(LEVEL * share)) <= 0 for share, value in one.looks]
     # What an early look has kept, a later one or the seeds beyond it may not.
-    within = limit.over(one.row.value) <= 0 and limit.over(_worst(one)) <= 0
+    within = limit.over(one.row.value.value) <= 0 and limit.over(_worst(one)) <= 0
     return None if any(kept) and within else reason("reaches_beyond")
 
 
 def _worst(one: _Held) -> float:
     """The end of the interval on the side that leaks."""
     if not one.looks:
-        return one.row.value
+        return one.row.value.value
     value = one.looks[-1][1]
     return value.below(LEVEL) if one.row.worse == "up" else value.above(LEVEL)
 
@@ -255,9 +258,9 @@ def _say(
     row = one.row
     low = one.looks[-1][1].above(LEVEL) if one.looks else None
     high = one.looks[-1][1].below(LEVEL) if one.looks else None
-    held = reason("held", row=row.short, value=row.value, low=low, high=high)
+    held = reason("held", row=row.short, value=row.value.value, low=low, high=high)
     told = (limit.text, label, state, (held, *doubts))
-    return LimitOutcome(*told, row.name, row.value, low, high, row, count)
+    return LimitOutcome(*told, row.name, row.value.value, low, high, row, count)
 
 
 def merged(*given: Iterable[str]) -> tuple[str, ...]:

@@ -32,8 +32,7 @@ def looks_of(looks: Sequence[int], seeds: int) -> tuple[tuple[int, float], ...]:
 
 def only(row: GateRow, seeds: Collection[int]) -> GateRow:
     """The row of some of its seeds."""
-    kept = {seed: units for seed, units in row.scores.items() if seed in seeds}
-    return row.model_copy(update={"scores": kept})
+    return row.model_copy(update={"units": row.units.only(seeds)})
 
 
 def sides(now: GateRow, then: GateRow, looks: Sequence[int]) -> list[tuple[float, GateRow, int]]:
@@ -43,11 +42,11 @@ def sides(now: GateRow, then: GateRow, looks: Sequence[int]) -> list[tuple[float
     at all there is. Runs of other seeds were or could have been looked at first: they and the first
     look proper share its share.
     """
-    common = sorted(now.scores.keys() & then.scores.keys())
-    foreign = len(now.scores) - len(common) >= FEWEST_SEEDS
+    common = sorted(now.units.scores.keys() & then.units.scores.keys())
+    foreign = len(now.units.scores) - len(common) >= FEWEST_SEEDS
     if len(common) < FEWEST_SEEDS:
-        share = looks_of(looks, len(now.scores))[0][1]
-        return [(share / 2 if foreign else share, now, len(now.scores))]
+        share = looks_of(looks, len(now.units.scores))[0][1]
+        return [(share / 2 if foreign else share, now, len(now.units.scores))]
     out = []
     for i, (count, share) in enumerate(looks_of(looks, len(common))):
         halved = share / 2 if foreign and i == 0 else share
@@ -63,20 +62,20 @@ def next_seeds(now: GateRow, then: GateRow | None, looks: Sequence[int]) -> tupl
     """
     if then is None:
         return _fresh(now, looks)
-    common = now.scores.keys() & then.scores.keys()
-    lacking = sorted(then.scores.keys() - now.scores.keys())
-    later = [k for k in (looks or (len(then.scores),)) if k > len(common)]
-    wanted = later[0] if later else len(then.scores)
+    common = now.units.scores.keys() & then.units.scores.keys()
+    lacking = sorted(then.units.scores.keys() - now.units.scores.keys())
+    later = [k for k in (looks or (len(then.units.scores),)) if k > len(common)]
+    wanted = later[0] if later else len(then.units.scores)
     return tuple(lacking[: wanted - len(common)])
 
 
 def _fresh(now: GateRow, looks: Sequence[int]) -> tuple[int, ...]:
     """Without a baseline: the smallest seeds that are not there, up to the next look."""
-    later = [k for k in (looks or LOOKS) if k > len(now.scores)]
+    later = [k for k in (looks or LOOKS) if k > len(now.units.scores)]
     if not later:
         return ()
-    free = [s for s in range(later[0] + len(now.scores)) if s not in now.scores]
-    return tuple(free[: later[0] - len(now.scores)])
+    free = [s for s in range(later[0] + len(now.units.scores)) if s not in now.units.scores]
+    return tuple(free[: later[0] - len(now.units.scores)])
 
 
 @dataclass(frozen=True)

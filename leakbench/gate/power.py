@@ -38,17 +38,17 @@ def sight(row: GateRow, rows: int) -> Reason:
     """What can be told of one row among ``rows`` that are judged together."""
     if why := flagged(row, row):
         return reason("blind", of=why)
-    end, seeds = end_of(row), len(row.scores)
+    end, seeds = end_of(row), len(row.units.scores)
     if end == "ceiling":
-        return reason("blind_at_ceiling", value=row.value)
-    about = {"value": row.value, "at_floor": bool(end), "seeds": seeds}
+        return reason("blind_at_ceiling", value=row.value.value)
+    about = {"value": row.value.value, "at_floor": bool(end), "seeds": seeds}
     if row.allowed is None or seeds < FEWEST_SEEDS:
         return reason("sight_of_few", **about)
-    how = {**row.scoring, "log": row.means.scale == "log"}
-    least = detectable(row.scores, **how, alpha=LEVEL / max(rows, 1), power=POWER)
+    how = {**row.scoring, "log": row.meaning.scale == "log"}
+    least = detectable(row.units.scores, **how, alpha=LEVEL / max(rows, 1), power=POWER)
     shown = None if least is None else max(least, row.allowed / 2)
     beyond = room(row)
     left = beyond if shown is not None and math.isfinite(beyond) and shown > beyond else None
-    need = seeds_for_fine(row.scores, **how, margin=row.allowed)
+    need = seeds_for_fine(row.units.scores, **how, margin=row.allowed)
     enough = need is not None and need <= seeds
     return reason("sight", **about, shown=shown, left=left, need=need, enough=enough)

@@ -51,7 +51,7 @@ def labelled(rows: Iterable[GateRow], known: Mapping[str, str] | None = None) ->
     out = []
     for r in kept:
         label = names[r.configuration.key]
-        tag = tags[label].get(r.attacked_by, r.attack)
+        tag = tags[label].get(r.attacked_by, r.attacker.name)
         out.append(r.model_copy(update={"label": label, "tag": tag}))
     return out
 
@@ -90,11 +90,14 @@ def matched(now: Iterable[GateRow], then: Iterable[GateRow]) -> Matched:
 
 def _as_the_runs_say(then: GateRow, now: GateRow | None) -> GateRow:
     """What matters is what the metric of the runs says, whatever stands in the baseline."""
-    if now is None or now.meaning is None:
+    if now is None or not now.stated:
         return then
-    said = then.meaning or now.meaning
-    meaning = said.model_copy(update={"margin": now.meaning.margin})
-    return then.model_copy(update={"meaning": meaning})
+    said = {"margin": now.meaning.margin}
+    if not then.stated:  # its file is older, and says of the metric no more than these
+        told = ("direction", "low", "high", "share", "version")
+        said = {**now.meaning.parameters(), **{k: getattr(then.meaning, k) for k in told}}
+    meaning = then.meaning.model_copy(update=said)
+    return then.model_copy(update={"meaning": meaning, "stated": True})
 
 
 def by_name(rows: Iterable[GateRow]) -> dict[str, GateRow]:
@@ -117,20 +120,22 @@ def by_name(rows: Iterable[GateRow]) -> dict[str, GateRow]:
 def changed_parameters(then: GateRow, now: GateRow) -> tuple[str, ...]:
     """As in ("sigma 0.3 -> 0.1", "clip_noise dropped"); nothing where all is the same."""
     told = []
-    if then.called and then.called != now.called:
-        told.append(f"called {then.called} -> {now.called or 'nothing'}")
+    called, calls = then.training.called, now.training.called
+    if called and called != calls:
+        told.append(f"called {called} -> {calls or 'nothing'}")
     if _plainly(then)[0] != _plainly(now)[0]:
         told.append(f"{_plainly(then)[0]} -> {_plainly(now)[0]}")
-    if then.defense != now.defense:
-        told.append(f"{then.defense} -> {now.defense}")
+    same_defense = then.configuration.defense == now.configuration.defense
+    if not same_defense:
+        told.append(f"{then.configuration.defense} -> {now.configuration.defense}")
     old, new = _flat(then), _flat(now)
-    wraps = ({w["name"] for w in then.wrappers}, {w["name"] for w in now.wrappers})
+    wraps = set(_wrapped(then)), set(_wrapped(now))
     told += [f"{name} dropped" for name in sorted(wraps[0] - wraps[1])]
     told += [f"{name} added" for name in sorted(wraps[1] - wraps[0])]
     for key in sorted(old.keys() & new.keys()):
         if old[key] != new[key]:
             told.append(f"{key} {_plain(old[key])} -> {_plain(new[key])}")
-    if then.defense == now.defense:  # else these are the two methods' own
+    if same_defense:  # else these are the two methods' own
         for key in sorted(old.keys() ^ new.keys()):
             if key.partition(".")[0] not in wraps[0] ^ wraps[1]:
                 sides = (_plain(s.get(key, "not set")) for s in (old, new))
@@ -140,7 +145,7 @@ def changed_parameters(then: GateRow, now: GateRow) -> tuple[str, ...]:
 
 def changed_attack(then: GateRow, now: GateRow) -> str:
     """As in "steps 100 -> 500", of an attack that ran with other parameters."""
-    a, b = then.attack_params, now.attack_params
+    a, b = then.attacker.params, now.attacker.params
     keys = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]
     told = [f"{k} {_plain(a.get(k, 'not set'))} -> {_plain(b.get(k, 'not set'))}" for k in keys]
     return ", ".join(told)
@@ -165,14 +170,16 @@ def _by(rows: Iterable[GateRow], name: Any) -> dict[str, list[GateRow]]:
 
 def _labels(settings: Mapping[str, GateRow], known: Mapping[str, str]) -> dict[str, str]:
     """``Configuration.key`` -> the setting's name."""
-    names = {key: r.called for key, r in settings.items() if r.called} | dict(known)
+    called = {key: r.training.called for key, r in settings.items()}
+    names = {key: name for key, name in called.items() if name} | dict(known)
     alike: dict[str, list[str]] = defaultdict(list)
     for key, name in names.items():
         alike[name].append(key)
     for name, keys in alike.items():
         if len(keys) > 1 and all(k in settings for k in keys):
             one, two = (settings[k] for k in keys[:2])
-            what = ", ".join(changed_parameters(one, two)) or f"{one.task} and {two.task}"
+            tasks = f"{one.configuration.task} and {two.configuration.task}"
+            what = ", ".join(changed_parameters(one, two)) or tasks
             raise UsageError(
                 f"two settings are called {name!r} ({what}): a name is one setting's. Give the runs"
                 " of one of them, or train the other under another name with --as."
@@ -182,7 +189,7 @@ def _labels(settings: Mapping[str, GateRow], known: Mapping[str, str]) -> dict[s
         if key not in names:
             groups[_base(r)].append(key)
     for base, keys in groups.items():
-        others = [r for r in settings.values() if _base(r) == base and not r.called]
+        others = [r for r in settings.values() if _base(r) == base and not r.training.called]
         differ = _differing(others)
         for key in sorted(keys):
             told = [f"{k}={_worded(v)}" for k, v in _flat(settings[key]).items() if k in differ]
@@ -200,13 +207,13 @@ def _free(name: str, names: Mapping[str, str]) -> str:
 
 
 def _base(r: GateRow) -> str:
-    wrapped = "".join(f"+{w['name']}" for w in r.wrappers)
-    return f"{_worded(r.task)}/{r.defense}{wrapped}"
+    wrapped = "".join(f"+{name}" for name in _wrapped(r))
+    return f"{_worded(r.configuration.task)}/{r.configuration.defense}{wrapped}"
 
 
 def _flat(r: GateRow) -> dict[str, Any]:
-    out = dict(r.defense_params)
-    for w in r.wrappers:
+    out = dict(r.configuration.params)
+    for w in r.configuration.wrappers:
         out |= {f"{w['name']}.{k}": v for k, v in (w.get("params") or {}).items()}
     return out
 
@@ -234,7 +241,7 @@ def _tags(rows: Rows) -> dict[str, str]:
     """The attack's folder -> its name in one setting: with parameters where it ran with several."""
     kinds: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
     for r in rows:
-        kinds[r.attack][r.attacked_by] = r.attack_params
+        kinds[r.attacker.name][r.attacked_by] = r.attacker.params
     out: dict[str, str] = {}
     for attack, ran in kinds.items():
         differ = []
@@ -262,35 +269,43 @@ def _paired(now: Mapping[str, GateRow], then: Mapping[str, GateRow]) -> dict[str
             rivals = [k for k, o in mine.items() if same(o) == said]
             if not said or not len(near) == len(rivals) == 1:
                 continue
-            if not (loose and r.called and theirs[near[0]].called):
+            if not (loose and r.training.called and theirs[near[0]].training.called):
                 out[key] = near[0]
                 del mine[key], theirs[near[0]]
 
-    pair(lambda r: r.called)
+    pair(lambda r: r.training.called)
     pair(lambda r: [r.configuration.key])
-    pair(lambda r: [_plainly(r), r.defense_params, r.wrappers, r.setting, r.record])
-    pair(lambda r: [_plainly(r), r.defense_params, r.wrappers])
-    pair(lambda r: [_plainly(r), [w["name"] for w in r.wrappers]], loose=True)
+    pair(lambda r: [*_parameters(r), r.training.setting, r.training.record])
+    pair(_parameters)
+    pair(lambda r: [_plainly(r), _wrapped(r)], loose=True)
     pair(_plainly, loose=True)
     return out
 
 
+def _wrapped(r: GateRow) -> list[str]:
+    return [w["name"] for w in r.configuration.wrappers]
+
+
+def _parameters(r: GateRow) -> list[Any]:
+    return [_plainly(r), r.configuration.params, r.configuration.wrappers]
+
+
 def _plainly(r: GateRow) -> tuple[str, str]:
     """Task and method; a task's name may say more where two would look alike."""
-    return r.task.split(" (")[0], r.defense
+    return r.configuration.task.split(" (")[0], r.configuration.defense
 
 
 def _same_attacks(mine: Rows, theirs: Rows) -> tuple[dict[str, str], dict[str, str]]:
     """(folder now -> the attack's name then, folder then -> folder now where parameters changed)"""
-    now = {r.attacked_by: r for r in mine if not (r.joins or r.is_utility)}
-    then = {r.attacked_by: r for r in theirs if not (r.joins or r.is_utility)}
+    now = {r.attacked_by: r for r in mine if r.attacks}
+    then = {r.attacked_by: r for r in theirs if r.attacks}
     tags = {folder: then[folder].tag for folder in now.keys() & then.keys()}
     gone = [f for f in then if f not in now]
     fresh = [f for f in now if f not in then]
     swapped = {}
     for old in gone:
-        alike = [f for f in fresh if now[f].attack == then[old].attack]
-        rivals = [f for f in gone if then[f].attack == then[old].attack]
+        alike = [f for f in fresh if now[f].attacker.name == then[old].attacker.name]
+        rivals = [f for f in gone if then[f].attacker.name == then[old].attacker.name]
         if len(alike) == len(rivals) == 1:
             tags[alike[0]], swapped[old] = then[old].tag, alike[0]
     return tags, swapped

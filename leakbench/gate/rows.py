@@ -12,18 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base.files import SCHEMA, all_inside, file_digest, inside
-from leakbench.base.meaning import Meaning
 from leakbench.base.reason import Reason, reason
 from leakbench.base.spec import canonical
-from leakbench.gate.row import UTILITY, GateRow
+from leakbench.gate.row import UTILITY, GateRow, SeedUnits, TrainingRecord
 from leakbench.record import origin
 from leakbench.record.attack_code import PARTS
 from leakbench.record.folders import Run
 from leakbench.record.placing import GUESS
 from leakbench.results import paired
-from leakbench.results.number import Evaluated, Measured, Number, Unit, Utility
+from leakbench.results.number import (
+    Attacker,
+    Evaluated,
+    Measured,
+    Number,
+    PooledNumber,
+    Unit,
+    Utility,
+)
 from leakbench.results.settings import Setting, policy
-from leakbench.statistics.intervals import Estimate
 
 _FINAL_MODEL = "checkpoint/model.safetensors"
 
@@ -69,28 +75,57 @@ class _Truth:
         self.files = all_inside(run.path, sorted(own))
 
 
+def leakage_row(number: Number, training: TrainingRecord, units: SeedUnits, **more: Any) -> GateRow:
+    """A row of the number, wherever that was read; ``more``: what else is known of it."""
+    return GateRow(
+        **{name: getattr(number, name) for name in PooledNumber.model_fields},
+        floor=number.floor.value,
+        control=number.control.value,
+        control_low=number.control.low,
+        control_high=number.control.high,
+        training=training,
+        units=units,
+        **more,
+    )
+
+
+def utility_row(final: Utility, training: TrainingRecord, units: SeedUnits, **more: Any) -> GateRow:
+    """The same of a setting's utility."""
+    return GateRow(
+        configuration=final.configuration,
+        attacker=Attacker(name=UTILITY, rung=""),
+        meaning=final.meaning,
+        stage="final",
+        probe=False,
+        value=final.value,
+        flags=final.flags,
+        training=training,
+        units=units,
+        **more,
+    )
+
+
 def _leakage(setting: Setting, number: Number, truths: Mapping[Path, _Truth]) -> GateRow:
     seeds = number.parts
     scores, failed = dict[int, dict[str, float]](), dict[int, int]()
     clusters = dict[str, str]()
     for m in seeds:
-        units = _named(m.units["attack"])
-        scores[m.run.seed] = {name: u.score for name, u in units.items()}
-        failed[m.run.seed] = sum(u.failed for u in units.values())
-        clusters |= {name: u.cluster for name, u in units.items() if u.cluster != u.name}
-    return GateRow(
-        **_setting(setting, [m.run for m in seeds]),
-        **leakage_fields(number),
+        named = _named(m.units["attack"])
+        scores[m.run.seed] = {name: u.score for name, u in named.items()}
+        failed[m.run.seed] = sum(u.failed for u in named.values())
+        clusters |= {name: u.cluster for name, u in named.items() if u.cluster != u.name}
+    units = SeedUnits(
         scores=scores,
         clusters=clusters,
         failed=failed,
         unsettled={m.run.seed: paired.unsettled(m) for m in seeds},
-        entered=_entered(number),
         guesses={m.run.seed: sorted(m.guesses.values()) for m in seeds},
-        code=_code(seeds),
         truths={m.run.seed: [truths[m.run.path].hash] for m in seeds},
-        files=_files(seeds, truths),
+        code=_code(seeds),
+        entered=_entered(number),
     )
+    training = _training(setting, [m.run for m in seeds])
+    return leakage_row(number, training, units, files=_files(seeds, truths))
 
 
 def _utility(setting: Setting, final: Utility) -> GateRow:
@@ -98,54 +133,13 @@ def _utility(setting: Setting, final: Utility) -> GateRow:
     runs = [e.run for e in setting.evaluated]
     models = {r.seed: inside(r.path, _FINAL_MODEL) for r in runs}
     kept = {seed: (file_digest(path), path) for seed, path in models.items() if path.is_file()}
-    return GateRow(
-        **_setting(setting, runs),
-        **utility_fields(final),
+    units = SeedUnits(
         scores={e.run.seed: _scores(e) for e in setting.evaluated},
         guesses={seed: [sha] for seed, (sha, _) in kept.items()},
-        files={sha: (path,) for sha, path in kept.values()},
         truths={r.seed: [r.meta["test_data"]] for r in runs if r.meta.get("test_data")},
     )
-
-
-def leakage_fields(number: Number) -> dict[str, Any]:
-    """What a row of the gate says by the number alone, wherever that was read."""
-    return {
-        **_value(number.meaning, number.value, number.flags),
-        "attack": number.attacker.name,
-        "attack_params": number.attacker.params,
-        "rung": number.attacker.rung,
-        "stage": number.stage,
-        "probe": number.probe,
-        "worse": number.meaning.direction,
-        "utility": number.utility.value.value,
-        "floor": number.floor.value,
-        "control": number.control.value,
-        "control_low": number.control.low,
-        "control_high": number.control.high,
-    }
-
-
-def utility_fields(final: Utility) -> dict[str, Any]:
-    """The same of a setting's utility, which is lost where it goes the other way."""
-    about = {"attack": UTILITY, "rung": "", "stage": "final"}
-    worse = "down" if final.meaning.direction == "up" else "up"
-    return {**_value(final.meaning, final.value, final.flags), **about, "worse": worse}
-
-
-def _value(meaning: Meaning, value: Estimate, flags: Iterable[str]) -> dict[str, Any]:
-    return {
-        "metric": meaning.name,
-        "meaning": meaning,
-        "share": meaning.share,
-        "range": (meaning.low, meaning.high),
-        "version": meaning.version,
-        "unit": value.unit,
-        "value": value.value,
-        "low": value.low,
-        "high": value.high,
-        "flags": sorted(flags),
-    }
+    files = {sha: (path,) for sha, path in kept.values()}
+    return utility_row(final, _training(setting, runs), units, files=files)
 
 
 def _entered(number: Number) -> dict[int, list[str]] | None:
@@ -178,23 +172,19 @@ def _files(seeds: Sequence[Measured], truths: Mapping[Path, _Truth]) -> dict[str
     return out
 
 
-def _setting(setting: Setting, runs: Sequence[Run]) -> dict[str, Any]:
-    spec, c = setting.one.spec, setting.configuration
+def _training(setting: Setting, runs: Sequence[Run]) -> TrainingRecord:
+    spec = setting.one.spec
     task = {f"task.{k}": v for k, v in spec["task"]["params"].items()}
     made = {name: _distinct(runs, name) for name in ("commit", "device")}
-    return {
-        "called": setting.called,
-        "task": c.task,
-        "defense": c.defense,
-        "defense_params": c.params,
-        "wrappers": c.wrappers,
-        "setting": {"rounds": spec["rounds"], **task},
-        "record": policy(setting.one),
-        "engine": "|".join(_distinct(runs, "engine")),
-        "dtype": "|".join(_distinct(runs, "dtype")),
-        "run_schema": max(int(r.meta.get("schema", SCHEMA)) for r in runs),
-        "provenance": {**made, "dirty": any(bool(r.meta.get("dirty")) for r in runs)},
-    }
+    return TrainingRecord(
+        called=setting.called,
+        setting={"rounds": spec["rounds"], **task},
+        record=policy(setting.one),
+        engine="|".join(_distinct(runs, "engine")),
+        dtype="|".join(_distinct(runs, "dtype")),
+        run_schema=max(int(r.meta.get("schema", SCHEMA)) for r in runs),
+        provenance={**made, "dirty": any(bool(r.meta.get("dirty")) for r in runs)},
+    )
 
 
 def _distinct(runs: Sequence[Run], name: str) -> list[str]:

@@ -75,8 +75,7 @@ def widened(rows: Iterable[GateRow]) -> tuple[Reason, ...]:
     """
     out = []
     for row in rows:
-        known = (row.written, None if row.meaning is None else row.meaning.matters)
-        usual = min((m for m in known if m is not None), default=math.inf)
+        usual = min((m for m in (row.written, row.usual) if m is not None), default=math.inf)
         if row.allowed is not None and row.allowed > usual * (1 + ROUNDING):
             out.append(reason("margin_widened", row=row.name, old=usual, new=row.allowed))
     return tuple(out)

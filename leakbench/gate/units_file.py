@@ -17,12 +17,12 @@ from typing import Any
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import plain, read_json
 from leakbench.base.spec import canonical
-from leakbench.gate.row import GateRow
+from leakbench.gate.row import GateRow, SeedUnits
 from leakbench.gate.sketch import Sketch
 
 UNITS_SCHEMA = 2
 DIGITS = 5  # of scores, as far as machines agree
-FIELDS = (*("scores", "clusters", "failed", "unsettled"), *("guesses", "truths", "code", "entered"))
+FIELDS = tuple(SeedUnits.model_fields)
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ def text(rows: Mapping[str, GateRow], sketches: Mapping[str, Sketch]) -> bytes:
     lists: dict[str, int] = {}
     lines = []
     for name in sorted(rows):
-        fields = rows[name].parameters()
-        own = {key: fields[key] for key in FIELDS} | {"margin": rows[name].allowed}
+        own = rows[name].units.model_dump(mode="json") | {"margin": rows[name].allowed}
         scores = {}
         for seed, units in own["scores"].items():
             names = _text(sorted(units))
@@ -62,13 +61,13 @@ def text(rows: Mapping[str, GateRow], sketches: Mapping[str, Sketch]) -> bytes:
     return ("{\n" + ",\n".join(parts) + "\n}\n").encode()
 
 
-def units_digest(row: GateRow) -> str:
+def units_digest(units: SeedUnits) -> str:
     """Of what the units of a row say: who changes them has to change the row."""
     scores = {}
-    for seed, units in row.scores.items():
-        scores[seed] = {unit: f"{score:.{DIGITS}g}" for unit, score in units.items()}
-    said = {"scores": scores, "code": row.code, "entered": row.entered, "clusters": row.clusters}
-    said |= {"failed": row.failed, "unsettled": row.unsettled}
+    for seed, of in units.scores.items():
+        scores[seed] = {unit: f"{score:.{DIGITS}g}" for unit, score in of.items()}
+    said = {"scores": scores, "code": units.code, "entered": units.entered}
+    said |= {what: getattr(units, what) for what in ("clusters", "failed", "unsettled")}
     return hashlib.sha256(canonical(said).encode()).hexdigest()[:16]
 
 

@@ -19,7 +19,7 @@ from leakbench.gate.comparison import (
     blocked,
     fewer_units,
     flagged,
-    moved,
+    further,
     nearly,
     outdated,
     unchanged,
@@ -103,7 +103,7 @@ def update(
         told = {"margin": before.allowed, "named": by_name, "accepted": crept}
         rows.append(row.model_copy(update=told))
     kept = [r for n, r in both.there.items() if n not in both.here and not fits_any(n, accept)]
-    known = {r.configuration.key: r.called or r.label for r in [*kept, *rows]}
+    known = {r.configuration.key: r.training.called or r.label for r in [*kept, *rows]}
     every, looked = labelled([*rows, *kept], known), looks or old.looks or _looks(rows)
     fresh = Baseline.of(every, held, looked, terms or old.terms)
     stayed = {r.name for r in kept}
@@ -122,14 +122,14 @@ def update(
 def _written(rows: Sequence[GateRow], kept: Sequence[GateRow]) -> Reason:
     """How many rows, and which of them gate."""
     gated = [r for r in (*rows, *kept) if r.gated]
-    attacks = tuple(sorted({r.attack for r in gated}))
+    attacks = tuple(sorted({r.attacker.name for r in gated}))
     rest = len(rows) + len(kept) - len(gated)
     counts = {"rows": len(rows), "kept": len(kept), "gated": len(gated), "rest": rest}
     return reason("written", **counts, attacks=attacks)
 
 
 def _looks(rows: Sequence[GateRow]) -> tuple[int, ...]:
-    return default_looks(min(len(r.scores) for r in rows))
+    return default_looks(min(len(r.units.scores) for r in rows))
 
 
 def _open(verdict: CheckResult | None) -> list[Reason]:
@@ -157,10 +157,10 @@ def _worse(both: Matched, verdict: CheckResult | None, asked: _Asked) -> dict[st
         if not (then.gated or fits_any(name, asked.named)) or fits_any(name, asked.accept):
             continue
         sure = name in judged and judged[name].state in ("leaks more", "loses utility")
-        before = then.value if then.accepted is None else then.accepted
-        since = then.model_copy(update={"value": before})
-        if sure or moved(now, since) > (then.allowed or 0) / 2:
-            sides = {"old": before, "new": now.value, "changes": both.changes.get(then.label, ())}
+        before = then.value.value if then.accepted is None else then.accepted
+        if sure or further(now.value.value, before, now, then) > (then.allowed or 0) / 2:
+            changes = both.changes.get(then.label, ())
+            sides = {"old": before, "new": now.value.value, "changes": changes}
             out[name] = reason("refused_worse", row=name, **sides)
         elif less := _says_less(name, both, asked.accept):
             out[name] = reason("refused_less", row=name, of=less)
@@ -170,7 +170,7 @@ def _worse(both: Matched, verdict: CheckResult | None, asked: _Asked) -> dict[st
 def _says_less(name: str, both: Matched, accept: Sequence[str]) -> Reason | None:
     """Of how many seeds, units or attacks fewer the row would be."""
     now, then = both.here[name], both.there[name]
-    seeds, had = len(now.scores), len(then.scores)
+    seeds, had = len(now.units.scores), len(then.units.scores)
     if seeds < had:
         return reason("seeds_left", seeds=seeds, had=had)
     fewer = None if then.is_utility else fewer_units(now, then)
@@ -190,10 +190,10 @@ def _known_less(now: GateRow, then: GateRow) -> Reason | None:
 
 def _accepted(row: GateRow, before: GateRow, *, named: bool) -> float | None:
     """The value that somebody accepted last, where the row has crept away from it."""
-    known = before.value if before.accepted is None else before.accepted
-    since = before.model_copy(update={"value": known})
+    known = before.value.value if before.accepted is None else before.accepted
+    crept = further(row.value.value, known, row, before)
     # The file has six digits of a value; what differs beyond them has not moved.
-    return None if named or moved(row, since) <= ROUNDING * max(abs(known), 1.0) else known
+    return None if named or crept <= ROUNDING * max(abs(known), 1.0) else known
 
 
 def _moves(both: Matched, asked: _Asked) -> list[Reason]:
@@ -207,7 +207,11 @@ def _moves(both: Matched, asked: _Asked) -> list[Reason]:
             same += 1
             continue
         changes = both.changes.get(then.label, ())
-        about = {"old": then.value, "new": now.value, "accepted": fits_any(name, asked.accept)}
+        about = {
+            "old": then.value.value,
+            "new": now.value.value,
+            "accepted": fits_any(name, asked.accept),
+        }
         of = None if changes else _otherwise(now, then, both)
         out.append(reason("row_moved", row=name, **about, changes=changes, of=of))
     return out + [reason("rows_unchanged", rows=same)] * bool(same)
@@ -217,9 +221,9 @@ def _otherwise(now: GateRow, then: GateRow, both: Matched) -> Reason:
     """Why a row moved whose setting is the same."""
     if why := blocked(now, then) or other_attack(now, then, both):
         return why
-    if len(now.scores) != len(then.scores):
-        return reason("more_or_fewer_seeds", now=len(now.scores), then=len(then.scores))
-    if now.scores.keys() != then.scores.keys():
+    if len(now.units.scores) != len(then.units.scores):
+        return reason("more_or_fewer_seeds", now=len(now.units.scores), then=len(then.units.scores))
+    if now.units.scores.keys() != then.units.scores.keys():
         return reason("other_seeds")
-    old, new = (tuple(r.provenance.get("commit") or ["?"]) for r in (then, now))
+    old, new = (tuple(r.training.provenance.get("commit") or ["?"]) for r in (then, now))
     return reason("other_commits", old=old, new=new) if old != new else reason("same_commit")

@@ -62,8 +62,9 @@ def check_of(
 
 def attack_words(row: GateRow) -> str:
     """As in "the paper's own attack (nearest_prototype), on probes"."""
-    name = one_line(row.attack).replace("_", " ")
-    name = ATTACKS.get(row.attack, f"paper's own attack ({name})" if row.rung == "paper" else name)
+    name = one_line(row.attacker.name).replace("_", " ")
+    plain = f"paper's own attack ({name})" if row.attacker.rung == "paper" else name
+    name = ATTACKS.get(row.attacker.name, plain)
     when = "" if row.stage in END or row.is_utility else f", {row.stage}"
     return name + when + (", on probes" if row.probe else "")
 
@@ -94,9 +95,9 @@ class _Words:
             verdict=c.state,
             row=f"{where}: {attack_words(one)}",
             ref=c.name,
-            meaning=one.means,
-            old=c.then.value if c.then else None,
-            new=c.now.value if c.now else None,
+            meaning=one.meaning,
+            old=c.then.value.value if c.then else None,
+            new=c.now.value.value if c.now else None,
             difference=_finite(c.d),
             low=_finite(c.low),
             high=_finite(c.high),
@@ -107,8 +108,8 @@ class _Words:
             setting=setting,
             changes=changes,
             kind=kind,
-            attack=one.attack,
-            rung=one.rung,
+            attack=one.attacker.name,
+            rung=one.attacker.rung,
             stage=one.stage,
             probe=one.probe,
             end=c.end,
@@ -126,7 +127,7 @@ class _Words:
             setting=self._setting(row) if row else one_line(limit.setting),
             attack=attack_words(row) if row else "",
             ref=limit.name,
-            meaning=row.means if row else None,
+            meaning=row.meaning if row else None,
             value=_finite(limit.value),
             low=_finite(limit.low),
             high=_finite(limit.high),
@@ -140,16 +141,16 @@ class _Words:
     def _setting(self, *rows: GateRow | None) -> str:
         """What its user calls it; else task, method and parameters."""
         known = [row for row in rows if row]
-        called = [row.called for row in known if row.called]
-        plain = f"{one_line(known[0].task)}: {self.names[known[0].configuration.key]}"
+        called = [row.training.called for row in known if row.training.called]
+        plain = f"{one_line(known[0].configuration.task)}: {self.names[known[0].configuration.key]}"
         return one_line(called[0]) if called else plain
 
     def _change(self, text: str, row: GateRow) -> str:
         """With the parameter as the paper writes it: "sigma 0.3 -> 0.1" as "σ 0.3 -> 0.1"."""
         key, _, rest = one_line(text).partition(" ")
-        if key not in row.defense_params:
+        if key not in row.configuration.params:
             return one_line(text)
-        method = self.methods.get(row.defense) or Method(row.defense)
+        method = self.methods.get(row.configuration.defense) or Method(row.configuration.defense)
         return f"{one_line(method.letter(key))} {rest}"
 
 
@@ -189,6 +190,6 @@ def _finite(value: float | None) -> float | None:
 
 def _against(baseline: Path | None, rows: Iterable[Comparison]) -> str:
     """The file, and the commit at which its rows were made where they agree on one."""
-    commits = {c for j in rows if j.then for c in j.then.provenance.get("commit", ()) if c}
+    commits = {c for j in rows if j.then for c in j.then.training.provenance.get("commit", ()) if c}
     at = f" made at {commits.pop()[:7]}" if len(commits) == 1 else ""
     return "" if baseline is None else f"{baseline.name}{at}"

@@ -44,20 +44,20 @@ class Settling:
             trained = then.configuration.key in self.commands and not then.is_utility
             if trained:
                 return self._attack
-            return f"{training_command(then, len(then.scores))} && {self._attack}"
+            return f"{training_command(then, len(then.units.scores))} && {self._attack}"
         if now is not None and c.more:
             return self._check("--spend", str(len(c.more)))
         if now is not None and c.seeds:
-            return f"{self._train(now, more_seeds(now.scores, c.seeds))} && {self._attack}"
+            return f"{self._train(now, more_seeds(now.units.scores, c.seeds))} && {self._attack}"
         return self._check("--update", "--accept", c.name)
 
     def _all_seeds(self, c: Comparison) -> list[str]:
         """A baseline of more seeds than a build trains is not written again with fewer."""
         if self.spec is None or c.then is None or c.now is None:
             return []
-        if not c.then.scores.keys() - c.now.scores.keys():
+        if not c.then.units.scores.keys() - c.now.units.scores.keys():
             return []
-        return ["--seeds", ",".join(map(str, sorted({*c.then.scores, *c.now.scores})))]
+        return ["--seeds", ",".join(map(str, sorted({*c.then.units.scores, *c.now.units.scores})))]
 
     def limit(self, limit: LimitOutcome) -> str:
         """Train the seeds of the next look at it; nothing where they do not help."""

@@ -61,14 +61,15 @@ def training_command(row: GateRow, seeds: int) -> str:
 
     It is as complete as the row tells.
     """
-    words = ["leakbench", "train", "-t", row.task.split(" (")[0], "-d", row.defense]
-    words += _options("", row.defense_params)
-    for w in row.wrappers:
+    c, setting = row.configuration, row.training.setting
+    words = ["leakbench", "train", "-t", c.task.split(" (")[0], "-d", c.defense]
+    words += _options("", c.params)
+    for w in c.wrappers:
         words += ["-w", str(w["name"]), *_options(f"{w['name']}.", w.get("params", {}))]
-    rounds = row.setting.get("rounds")
-    words += _options("", {k: v for k, v in row.setting.items() if k.startswith("task.")})
+    rounds = setting.get("rounds")
+    words += _options("", {k: v for k, v in setting.items() if k.startswith("task.")})
     words += ["--rounds", str(rounds)] if rounds else []
-    return shlex.join(_with_seeds(words, more_seeds(row.scores, seeds)))
+    return shlex.join(_with_seeds(words, more_seeds(row.units.scores, seeds)))
 
 
 def more_seeds(there: Sequence[int] | Mapping[int, Any], count: int) -> list[int]:

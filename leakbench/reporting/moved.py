@@ -147,8 +147,13 @@ def _labelled(
     now: Sequence[GateRow], then: Sequence[GateRow]
 ) -> tuple[list[GateRow], list[GateRow]]:
     """Both sides with the same names for the same settings, whatever their users call them."""
-    every = labelled([r.model_copy(update={"called": ""}) for r in [*now, *then]])
+    every = labelled(map(_uncalled, [*now, *then]))
     return every[: len(now)], every[len(now) :]
+
+
+def _uncalled(row: GateRow) -> GateRow:
+    training = row.training.model_copy(update={"called": ""})
+    return row.model_copy(update={"training": training})
 
 
 def _names(rows: Sequence[GateRow], known: Mapping[str, str]) -> Mapping[str, str]:
@@ -193,7 +198,7 @@ class _Compared:
         if other and not (why or same):
             why = (other,)
         why = why or (reason("one_seed"),) * _few(now, then)
-        units, ends = now.has_units and then.has_units, _of_intervals(now, then)
+        units, ends = now.units.known and then.units.known, _of_intervals(now, then)
         if same and units and not lacks:
             return cls(now, then, *ends, False, (reason("same"),), same=True)
         doubt = lacks or weaker(now, then, tables=not units)
@@ -206,7 +211,7 @@ class _Compared:
 
     def moved(self, names: Mapping[str, str], more: list[float], less: list[float]) -> Moved:
         """In words and numbers; ``more``, ``less``: the levels of both directions, if any."""
-        now, meaning = self.now, self.now.means
+        now, meaning = self.now, self.now.meaning
         turn = 1.0 if now.worse == "up" else -1.0
         log = meaning.scale == "log"
         numbers = (turn * self.worse.d, *self._limits())
@@ -216,10 +221,10 @@ class _Compared:
             word, why = "cannot tell", (self.doubt, *why)
         return Moved(
             setting=now.configuration.key,
-            task=now.task,
+            task=now.configuration.task,
             name=names[now.configuration.key],
-            attack=now.attack,
-            rung=now.rung,
+            attack=now.attacker.name,
+            rung=now.attacker.rung,
             meaning=meaning,
             stage=now.stage,
             probe=now.probe,
@@ -271,12 +276,12 @@ def _of_intervals(now: GateRow, then: GateRow) -> tuple[Difference, Difference]:
 
 def _scaled(row: GateRow, now: GateRow) -> list[float]:
     """Value, low and high on the scale on which differences are taken."""
-    ends = row.value, row.low, row.high
-    return [math.log(max(x, 1)) for x in ends] if now.means.scale == "log" else list(ends)
+    ends = row.value.value, row.value.low, row.value.high
+    return [math.log(max(x, 1)) for x in ends] if now.meaning.scale == "log" else list(ends)
 
 
 def _few(now: GateRow, then: GateRow) -> bool:
-    return min(len(now.scores), len(then.scores)) < FEWEST_SEEDS
+    return min(len(now.units.scores), len(then.units.scores)) < FEWEST_SEEDS
 
 
 def _unlike(now: GateRow, then: GateRow) -> tuple[Reason, ...]:
@@ -289,13 +294,13 @@ def _unlike(now: GateRow, then: GateRow) -> tuple[Reason, ...]:
 
 def _changed(now: GateRow, then: GateRow) -> dict[str, tuple[object, object]]:
     """What makes two numbers unlike; tables do not tell a task's parameters."""
-    if now.has_units and then.has_units:
+    if now.units.known and then.units.known:
         return dict(changed(now, then))
-    rounds = [r.setting.get("rounds") for r in (then, now)]
+    rounds = [r.training.setting.get("rounds") for r in (then, now)]
     pairs: dict[str, tuple[object, object]] = {"number of rounds": (rounds[0], rounds[1])}
     pairs["direction"] = then.worse, now.worse
     for what in ("engine", "dtype"):
-        pairs[what] = (getattr(then, what), getattr(now, what))
+        pairs[what] = (getattr(then.training, what), getattr(now.training, what))
     return {k: (a, b) for k, (a, b) in pairs.items() if a and b and a != b}
 
 
@@ -305,15 +310,15 @@ def _differs(pairs: Sequence[tuple[GateRow, GateRow]]) -> list[str]:
     for now, then in pairs:
         for what, (old, new) in _changed(now, then).items():
             count[f"{what}: {old} then, {new} now"] += 1
-        if now.scores.keys() != then.scores.keys():
-            count[f"seeds: {_listed(then.scores)} then, {_listed(now.scores)} now"] += 1
+        if now.units.scores.keys() != then.units.scores.keys():
+            count[f"seeds: {_listed(then.units.scores)} then, {_listed(now.units.scores)} now"] += 1
         if _made(now) != _made(then):
             count[f"made by: {_made(then)} then, {_made(now)} now"] += 1
     return [f"{text} ({n} of {len(pairs)} numbers)" for text, n in count.most_common()]
 
 
 def _made(row: GateRow) -> str:
-    known = sorted({str(c)[:12] for c in row.provenance.get("commit", []) if c})
+    known = sorted({str(c)[:12] for c in row.training.provenance.get("commit", []) if c})
     return ", ".join(known) if known else "an unrecorded commit"
 
 
@@ -329,11 +334,11 @@ def _only(
     out: dict[str, None] = {}
     for key, row in one.items():
         setting = row.configuration.key
-        who = f"{row.task}: {names[setting]}"
+        who = f"{row.configuration.task}: {names[setting]}"
         if setting not in shared:
             out[f"{who} (the whole setting)"] = None
         elif key not in other:
             probes = ", on probes" if row.probe else ""
-            attack = row.attack.replace("_", " ")
+            attack = row.attacker.name.replace("_", " ")
             out[f"{who}, {attack}, {row.metric}, {row.stage}{probes}"] = None
     return tuple(out)

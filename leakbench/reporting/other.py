@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_json
 from leakbench.base.meaning import Meaning
 from leakbench.federation.utility import meanings
-from leakbench.gate.row import GateRow
-from leakbench.gate.rows import gate_rows, leakage_fields, utility_fields
+from leakbench.gate.row import GateRow, SeedUnits, TrainingRecord
+from leakbench.gate.rows import gate_rows, leakage_row, utility_row
 from leakbench.record import columns
 from leakbench.record.columns import Row
 from leakbench.record.folders import find, read_table
@@ -20,7 +19,6 @@ from leakbench.reporting.data import SCHEMA
 from leakbench.results.cells import configuration, read_number, read_utility
 from leakbench.results.number import Utility
 from leakbench.results.tables import collect
-from leakbench.statistics.intervals import Estimate
 
 
 def numbers_of_folder(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
@@ -71,12 +69,10 @@ def _of_tables(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
             raise BrokenFile(f"{where} is damaged (a setting has no final line). Make it again.")
         n = read_number(line, _meaning(known, line["metric"], line), final[key])
         mine = [r for r in ran[_setting(line)] if r["attack"] == line["attack"]]
-        about = _about(n.utility, n.value, mine)
-        rows.append(GateRow(**leakage_fields(n), **about, scores={seed: {} for seed in n.seeds}))
+        rows.append(leakage_row(n, _training(n.utility, mine), _unscored(n.seeds)))
     setting_of = {configuration(line).key: _setting(line) for line in tables["utility"]}
     for key, u in final.items():
-        about = _about(u, u.value, ran[setting_of[key]])
-        rows.append(GateRow(**utility_fields(u), **about, scores={seed: {} for seed in u.seeds}))
+        rows.append(utility_row(u, _training(u, ran[setting_of[key]]), _unscored(u.seeds)))
     return rows
 
 
@@ -105,20 +101,18 @@ def _meaning(known: Mapping[str, object], metric: str, line: Mapping[str, object
         raise BrokenFile(f"report.json is damaged (metric {metric}: {error}).") from None
 
 
-def _about(u: Utility, value: Estimate, ran: Sequence[Row]) -> dict[str, Any]:
-    """Whose number it is, and of what; no scores are in the tables, so its seeds have none."""
-    c = u.configuration
-    return {
-        "task": c.task,
-        "defense": c.defense,
-        "defense_params": c.params,
-        "wrappers": c.wrappers,
-        "setting": {"rounds": u.rounds},
-        "engine": _distinct(ran, "engine"),
-        "dtype": _distinct(ran, "dtype"),
-        "provenance": {"commit": sorted({str(r["commit"]) for r in ran if r["commit"]})},
-        "n": value.n,
-    }
+def _training(u: Utility, ran: Sequence[Row]) -> TrainingRecord:
+    """As far as the tables tell."""
+    return TrainingRecord(
+        setting={"rounds": u.rounds},
+        engine=_distinct(ran, "engine"),
+        dtype=_distinct(ran, "dtype"),
+        provenance={"commit": sorted({str(r["commit"]) for r in ran if r["commit"]})},
+    )
+
+
+def _unscored(seeds: Iterable[int]) -> SeedUnits:
+    return SeedUnits(scores={seed: {} for seed in seeds})
 
 
 def _distinct(ran: Sequence[Row], column: str) -> str:

@@ -242,22 +242,37 @@ class Power(Part):
     as_good: int  # units whose guess is as good as the original
 
 
-class Number(Part):
-    """A number of one configuration, pooled over its seeds."""
+class PooledNumber(Part):
+    """A number over seeds, wherever it was read: whose it is, by whom, when, and how much."""
 
     configuration: Configuration = Field(exclude=True)
     attacker: Attacker
     meaning: ByName = Field(serialization_alias="metric")
     stage: str
-    round: int
     probe: bool
-    seeds: tuple[int, ...]
     value: Estimate
+    flags: Flags
+
+    @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return self.meaning.name
+
+    @property
+    def asked(self) -> tuple[str, bool, str]:
+        """The question that it answers: metric, probes or real messages, stage."""
+        return self.metric, self.probe, when(self.stage)
+
+
+class Number(PooledNumber):
+    """A number of one configuration with all that must be known to judge it."""
+
+    round: int
+    seeds: tuple[int, ...]
     floor: Estimate
     control: Estimate
     failed: int  # unit scores that are the blind guess's, for want of a guess; of ``tried``
     tried: int
-    flags: Flags
     on_front: bool = False
     claim: Claim | None = None
     command: str = ""  # what makes it again
@@ -281,16 +296,6 @@ class Number(Part):
             commit=tuple(sorted({m.commit for m in made})),
             guess_sha256=tuple(sorted({sha for m in self.parts for sha in m.guesses.values()})),
         )
-
-    @property
-    def metric(self) -> str:
-        """The metric's name."""
-        return self.meaning.name
-
-    @property
-    def asked(self) -> tuple[str, bool, str]:
-        """The question that it answers: metric, probes or real messages, stage."""
-        return self.metric, self.probe, when(self.stage)
 
     @cached_property
     def key(self) -> str:

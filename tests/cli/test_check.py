@@ -8,11 +8,13 @@ import shutil
 from collections import Counter
 
 import pytest
+from helpers.gate_rows import changed as changed_row
 from helpers.small_runs import trained
 
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.baseline import load_baseline as load_baseline
 from leakbench.gate.baseline import save_baseline as save_baseline
+from leakbench.gate.row_fields import fields_of
 from leakbench.record import folders
 
 
@@ -50,13 +52,9 @@ class TestCheck:
         """
         old, rows = load_baseline(gated / "leakage.json"), []
         for row in old.rows:
-            fields = row.parameters()
+            fields = fields_of(row)
             change(fields)
-            kept = {k: fields[k] for k in ("value", "low", "high")}
-            for of in ("scores", "guesses", "truths", "failed", "unsettled", "entered"):
-                by_seed = fields[of]
-                kept[of] = by_seed and {int(seed): told for seed, told in by_seed.items()}
-            rows.append(row.model_copy(update=kept))
+            rows.append(changed_row(row, **fields))
         save_baseline(tmp_path / "leakage.json", Baseline.of(rows, old.limits, old.looks))
         return tmp_path / "leakage.json"
 

@@ -4,11 +4,13 @@ import hashlib
 import json
 
 import pytest
+from helpers.gate_rows import changed as changed_row
 from helpers.gate_rows import check, row, scores, update, utility
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.reason import reason
 from leakbench.gate.baseline import Baseline, load_baseline, save_baseline
+from leakbench.gate.row_fields import fields_of
 from leakbench.gate.terms import Terms, softer
 from leakbench.words.outcomes import whole_reason
 
@@ -278,7 +280,7 @@ def test_a_margin_that_was_widened_by_hand_is_said(path):
 def test_a_margin_that_is_wide_in_both_files_is_said(tmp_path, terms):
     """As somebody writes who edits both files, and the hash of the one in the other."""
     path = tmp_path / "leakage.json"
-    save_baseline(path, Baseline.of([r.model_copy(update={"margin": 0.4}) for r in ROWS]))
+    save_baseline(path, Baseline.of([changed_row(r, margin=0.4) for r in ROWS]))
     told = check(ROWS, load_baseline(path), terms=terms).softer
     assert "margin of release/cascade/transcript/p_leak/final 0.05 -> 0.4" in told
     assert len(told) == len(ROWS)
@@ -286,7 +288,7 @@ def test_a_margin_that_is_wide_in_both_files_is_said(tmp_path, terms):
 
 def test_a_narrow_margin_that_was_taken_away_is_said(tmp_path):
     path = tmp_path / "leakage.json"
-    save_baseline(path, Baseline.of([r.model_copy(update={"margin": 0.01}) for r in ROWS]))
+    save_baseline(path, Baseline.of([changed_row(r, margin=0.01) for r in ROWS]))
     assert check(ROWS, load_baseline(path)).softer == ()
     name = "cascade/transcript/p_leak/final"
     changed(path, lambda v: v["settings"]["release"]["rows"][name].pop("margin"))
@@ -306,7 +308,7 @@ def test_an_emptied_baseline_is_not_saved_by_a_limit_that_is_kept(tmp_path, text
 
 def test_a_baseline_of_schema_1_says_so_first(tmp_path):
     path = tmp_path / "leakage.json"
-    flat = [r.parameters() for r in ROWS]
+    flat = [fields_of(r) for r in ROWS]
     path.write_text(json.dumps({"schema": 1, "rows": flat, "metrics": {}}))
     then = load_baseline(path)
     assert check(ROWS, then).softer == (whole_reason([reason("older_baseline")]),)

@@ -21,7 +21,6 @@ from leakbench.gate.comparison import (
     end_of,
     fewer_units,
     further,
-    moved,
     other_code,
     policies,
     room,
@@ -137,7 +136,6 @@ def test_other_code_names_the_attacks_that_both_ran():
         ({"dtype": "float64"}, "dtype", "float32", "float64"),
         ({"version": 2}, "version of the metric", 1, 2),
         ({"flags": ["unofficial_data"]}, "set of data", "official", "unofficial"),
-        ({"range": (0.0, None)}, "range of scores", (0.0, 1.0), (0.0, None)),
         ({"share": False}, "kind of score", "hit or miss", "measured"),
         ({"record": {"last": 200}}, "recording policy", "name standard", "name None"),
         ({"setting": {"rounds": 5, "a": 1}}, "number of rounds", 9, 5),
@@ -150,6 +148,14 @@ def test_what_makes_two_rows_no_longer_like_with_like(change, what, old, new):
     then, now = row(0.2, **base), row(0.2, **{**base, **change})
     assert changed(now, then) == {what: (old, new)}
     assert blocked(now, then) == reason("unlike", what=what, old=old, new=new)
+    assert changed(then, then) == {}
+
+
+def test_another_range_of_scores_makes_two_rows_unlike():
+    then, now = (row(0.2, share=False, range=(0.0, end)) for end in (1.0, None))
+    told = {"what": "range of scores", "old": (0.0, 1.0), "new": (0.0, None)}
+    assert changed(now, then) == {told["what"]: (told["old"], told["new"])}
+    assert blocked(now, then) == reason("unlike", **told)
     assert changed(then, then) == {}
 
 
@@ -183,8 +189,8 @@ def test_of_the_same_guesses_the_difference_is_none_and_has_no_width():
 
 
 def test_how_far_it_moved_against_the_method():
-    assert moved(row(0.3), row(0.2)) == pytest.approx(0.1)
-    assert moved(utility(0.9), utility(0.8)) == pytest.approx(-0.1)
+    assert further(0.3, 0.2, row(0.3), row(0.2)) == pytest.approx(0.1)
+    assert further(0.9, 0.8, utility(0.9), utility(0.8)) == pytest.approx(-0.1)
     few = {"metric": "samples_to_90", "worse": "down", "share": False, "range": (1.0, None)}
     one = row(0.2, **few)
     assert further(10.0, 20.0, one, one) == pytest.approx(math.log(2))
@@ -336,4 +342,4 @@ def test_a_row_of_a_utility_counts_its_units_once_and_the_mean_of_its_seeds():
     leak = row(0.2, scores=units)
     assert leak.estimate.n == 5
     assert leak.mean == pytest.approx(0.8)
-    assert not row(0.2, scores={0: {"a": 1.0}, 1: {}}).has_units
+    assert not row(0.2, scores={0: {"a": 1.0}, 1: {}}).units.known

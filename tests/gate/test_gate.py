@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.gate_rows import check, row, scores, update, utility
+from helpers.gate_rows import changed, check, row, scores, update, utility
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.gate.baseline import Baseline, load_baseline, save_baseline
@@ -46,7 +46,7 @@ def test_metrics_that_leak_when_they_fall(less):
 
 def test_too_few_units_cannot_tell_and_say_how_many_seeds_would():
     now, then = (row(0.5, scores=scores(0.5, range(3), 10, start)) for start in (0, 3))
-    now = now.model_copy(update={"guesses": {}})
+    now = changed(now, guesses={})
     got = verdict(now, then)
     assert (got.exit_code, got.rows[0].state) == (3, "cannot tell")
     assert "seeds on each side would settle it" in got.lines[0]
@@ -61,7 +61,9 @@ def test_the_same_guesses_are_fine_even_of_one_seed_and_do_not_count():
     # that did.
     now = row(0.6, defense="x", scores=scores(0.5, range(3), 20))
     then = row(0.2, defense="x", scores=scores(0.2, range(3), 20, 5))
-    level = compare(now.scores, then.scores, worse="up", share=True, unit_range=True).p()
+    level = compare(
+        now.units.scores, then.units.scores, worse="up", share=True, unit_range=True
+    ).p()
     assert 0.05 / 31 < level < 0.05
     still = [
         row(0.2, stage=s, rung=r, metric=m)
@@ -73,15 +75,15 @@ def test_the_same_guesses_are_fine_even_of_one_seed_and_do_not_count():
     assert alone.rows[0].state == among.rows[0].state == "leaks more"
 
 
-@pytest.mark.parametrize("changed", ["guesses", "truths", "version"])
-def test_equal_scores_alone_are_not_the_same_guess(changed):
+@pytest.mark.parametrize("key", ["guesses", "truths", "version"])
+def test_equal_scores_alone_are_not_the_same_guess(key):
     other = {
         "guesses": {s: ["other"] for s in range(20)},
         "truths": {s: ["other"] for s in range(20)},
         "version": 2,
-    }[changed]
+    }[key]
     one = row(0.2, scores=scores(0.2, range(2), 5))
-    got = verdict(one.model_copy(update={changed: other}), one)
+    got = verdict(changed(one, **{key: other}), one)
     assert got.exit_code == 3
     assert "unchanged" not in got.lines[0]
 
@@ -102,13 +104,13 @@ def test_a_guess_without_a_hash_is_never_the_same():
         ({"run_schema": 2}, "another schema"),
         ({"version": 2}, "another version of the metric"),
         ({"worse": "down"}, "another direction (down) than in the baseline (up)"),
-        ({"range": (0.0, 100.0)}, "another range of scores"),
+        ({"range": (0.0, 100.0), "share": False}, "another range of scores"),
         ({"share": False}, "another kind of score (measured) than in the baseline (hit or miss)"),
     ],
 )
 def test_what_makes_a_row_impossible_to_judge_is_exit_3_with_its_reason(change, reason):
     then = row(0.2)
-    got = verdict(then.model_copy(update=change), then)
+    got = verdict(changed(then, **change), then)
     assert got.exit_code == 3
     assert reason in got.lines[0]
 
@@ -150,7 +152,7 @@ def test_only_the_default_rows_and_named_ones_are_gated():
     now, then = [row(), row(0.9, **kept)], [row(), row(0.1, **kept)]
     assert verdict(now, then).exit_code == 0
     assert verdict(now, then, named=["*/prototype_leakage/*"]).exit_code == 1
-    assert verdict(now, [then[0], then[1].model_copy(update={"named": True})]).exit_code == 1
+    assert verdict(now, [then[0], changed(then[1], named=True)]).exit_code == 1
     with pytest.raises(UsageError, match=r"no row is called 'digits/fedgm\*'"):
         verdict(now, then, named=["digits/fedgm*"])
 
@@ -209,7 +211,7 @@ def test_the_file_is_sorted_readable_and_comes_back_the_same(tmp_path):
     rows = [
         utility(range=(0.0, 1.0)),
         row(clusters={"client/1": "a"}, margin=0.1),
-        row(0.3, defense="fedaws", range=(None, 100.0)),
+        row(0.3, defense="fedaws", range=(None, 100.0), share=False),
     ]
     save_baseline(path, Baseline.of(rows))
     assert load_baseline(path) == Baseline.of(reversed(rows))
@@ -239,7 +241,7 @@ def test_update_refuses_a_row_that_leaks_more_unless_it_is_named():
     assert f"--accept {worse.name}" in said.lines[0]
     got, said = update([worse, utility()], then, accept=[worse.name])
     assert said.exit_code == 0
-    assert got.by_name()[worse.name].value == pytest.approx(0.4)
+    assert got.by_name()[worse.name].value.value == pytest.approx(0.4)
     with pytest.raises(UsageError, match="no row is called"):
         update([worse], then, accept=["digits/nothing"])
 
@@ -271,16 +273,16 @@ def test_what_update_refuses_is_accepted_by_the_one_command_that_it_says():
 def test_update_keeps_margins_names_and_absent_rows():
     then = Baseline.of([row(0.2, margin=0.3, named=True), row(0.2, defense="fedaws")])
     got, said = update([row(0.1)], then)
-    kept = {r.defense: r for r in got.rows}
-    assert (kept["fedgn"].margin, kept["fedgn"].named, kept["fedgn"].value) == (
+    kept = {r.configuration.defense: r for r in got.rows}
+    assert (kept["fedgn"].margin, kept["fedgn"].named, kept["fedgn"].value.value) == (
         0.3,
         True,
         pytest.approx(0.1),
     )
-    assert kept["fedaws"].value == pytest.approx(0.2)
+    assert kept["fedaws"].value.value == pytest.approx(0.2)
     assert any("not among these runs" in line for line in said.lines)
     got, _ = update([row(0.1)], then, accept=[kept["fedaws"].name])
-    assert [r.defense for r in got.rows] == ["fedgn"]
+    assert [r.configuration.defense for r in got.rows] == ["fedgn"]
 
 
 CODE = {"prototype_leakage-1": "a" * 16}
@@ -317,4 +319,4 @@ def test_an_attack_that_is_not_the_installed_one_accuses_and_never_acquits():
 
 def test_the_code_is_in_the_file(tmp_path):
     save_baseline(tmp_path / "leakage.json", Baseline.of([row(code=CODE)]))
-    assert load_baseline(tmp_path / "leakage.json").rows[0].code == CODE
+    assert load_baseline(tmp_path / "leakage.json").rows[0].units.code == CODE

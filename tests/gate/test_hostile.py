@@ -41,14 +41,14 @@ def test_seeds_that_are_not_compared_count(then, now):
 def test_the_same_guesses_beside_others_that_leak_are_not_unchanged():
     then = row(scores=scores(0.2, range(5)))
     both = {**scores(0.2, range(5)), **scores(1.0, range(5, 20))}
-    hashes = {**then.guesses, **{s: ["new"] for s in range(5, 20)}}
+    hashes = {**then.units.guesses, **{s: ["new"] for s in range(5, 20)}}
     now = row(scores=both, guesses=hashes, value=0.8, truths={s: ["truth"] for s in both})
     assert state(now, then)[0] == "cannot tell"
 
 
 def test_new_units_that_leak_count():
     then = row(scores=scores(0.2, range(5), 400))
-    more = {s: {**u, **{f"new/{i}": 1.0 for i in range(43)}} for s, u in then.scores.items()}
+    more = {s: {**u, **{f"new/{i}": 1.0 for i in range(43)}} for s, u in then.units.scores.items()}
     assert state(other(0.2, more), then)[0] != "fine"
 
 
@@ -185,11 +185,11 @@ def test_a_wide_margin_makes_no_ceiling():
 
 def test_the_same_hashes_with_other_scores_are_a_contradiction():
     then = row(0.2)
-    now = row(0.24, guesses=then.guesses)
+    now = row(0.24, guesses=then.units.guesses)
     said, why = state(now, row(0.2, margin=0.2))
     assert said == "cannot tell"
     assert "byte for byte, and its scores are not" in why
-    assert state(row(0.9, guesses=then.guesses), then)[0] == "leaks more"
+    assert state(row(0.9, guesses=then.units.guesses), then)[0] == "leaks more"
     assert state(row(0.2), then) == ("fine", "unchanged: the same guesses, byte for byte")
 
 

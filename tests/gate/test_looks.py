@@ -52,7 +52,7 @@ def test_other_seeds_share_the_first_look():
     assert looked(of([30, 3]), of([3])) == [(2, 0.5)]  # one other seed is no other side
     both = of([*range(5), *range(30, 35)])
     assert looked(both, then) == [(5, 0.25)]
-    assert set(sides(both, then, LOOKS)[0][1].scores) == set(range(5))
+    assert set(sides(both, then, LOOKS)[0][1].units.scores) == set(range(5))
 
 
 def test_without_looks_there_is_one_at_all_there_is():
@@ -95,8 +95,8 @@ def test_the_same_seeds_again_are_unchanged_whatever_else_is_there():
     before = check([fresh], Baseline.of([then], looks=(5,)))
     assert before.exit_code == 3
     assert before.rows[0].more == (0, 1, 2, 3, 4)
-    both = {**then.scores, **fresh.scores}
-    hashes = {**then.guesses, **fresh.guesses}
+    both = {**then.units.scores, **fresh.units.scores}
+    hashes = {**then.units.guesses, **fresh.units.guesses}
     truths = {s: ["truth"] for s in both}
     spent = row(scores=both, guesses=hashes, truths=truths)
     assert check([spent], Baseline.of([then], looks=(5,))).exit_code == 0

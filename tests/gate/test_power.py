@@ -1,7 +1,7 @@
 """What `--update` says beforehand: what a row can see, and where it cannot get worse."""
 
 import pytest
-from helpers.gate_rows import check, row, scores, update, utility
+from helpers.gate_rows import changed, check, row, scores, update, utility
 
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.comparison import end_of
@@ -34,7 +34,7 @@ def test_a_row_at_its_ceiling_is_fine_says_so_and_takes_no_level_from_others():
     assert got.rows[0].d is None
     # Yet it has to be there, and to say something.
     assert check([utility()], Baseline.of([then, utility()])).exit_code == 3
-    weak = now.model_copy(update={"flags": ["control_failed"]})
+    weak = changed(now, flags=["control_failed"])
     assert check([weak], Baseline.of([then])).exit_code == 3
 
 

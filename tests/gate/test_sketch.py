@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.gate_rows import check, row, scores
+from helpers.gate_rows import changed, check, row, scores
 from safetensors.numpy import save_file
 
 from leakbench.base.errors import BrokenFile
@@ -119,7 +119,7 @@ def test_equal_scores_of_other_guesses_and_other_scores_of_near_guesses_are_not(
     same = made(tmp_path / "same", noisy(1e-7), scores=own)
     assert nearly(same, then)
     assert not unchanged(same, then)
-    truths = same.model_copy(update={"truths": {s: ["another"] for s in range(2)}})
+    truths = changed(same, truths={s: ["another"] for s in range(2)})
     assert not nearly(truths, then)
     # Of a file that is not there any more nothing is known.
     unknown = same.model_copy(update={"files": {}})

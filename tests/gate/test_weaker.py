@@ -9,6 +9,7 @@ from leakbench import api
 from leakbench.base.errors import BrokenFile
 from leakbench.federation.utility import METRICS
 from leakbench.gate.baseline import load_baseline
+from leakbench.gate.row_fields import fields_of
 from leakbench.metrics import P_LEAK
 from leakbench.record.folders import find
 from leakbench.reporting.check import check_of
@@ -52,7 +53,7 @@ def words(now, then):
 
 
 def states(result):
-    return {row.now.attack: row.state for row in result.rows if row.now}
+    return {row.now.attacker.name: row.state for row in result.rows if row.now}
 
 
 @pytest.mark.parametrize("rung", ["paper", "method"])
@@ -255,7 +256,7 @@ def test_an_older_baseline_passes_what_is_unchanged_and_nothing_that_leaks_less(
     # As version 0.1 wrote it: one file, a flat list of rows.
     rows = []
     for r in load_baseline(file).rows:
-        rows.append({k: v for k, v in r.parameters().items() if k not in OLD})
+        rows.append({k: v for k, v in fields_of(r).items() if k not in OLD})
     meanings = {"p_leak": P_LEAK.meaning, "accuracy": METRICS["accuracy"].meaning}
     known = {name: m.parameters() for name, m in meanings.items()}
     file.write_text(json.dumps({"metrics": known, "rows": rows, "schema": 1}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from helpers.gate_rows import made
 from leakbench.base.reason import in_words, reason
 from leakbench.federation.utility import meanings
 from leakbench.gate import CheckResult, Comparison, GateRow
@@ -46,9 +47,8 @@ def row(value=0.6, attack="cascade", **more: Any) -> GateRow:
         "engine": "fused",
         "dtype": "float32",
         "margin": 0.05,
-        "meaning": meaning,
     }
-    return GateRow(**given | more)
+    return made(given | more, meaning)
 
 
 def compared(

@@ -1,9 +1,11 @@
 """Rows of the gate, made by hand."""
 
+from pydantic_core import to_jsonable_python
+
 from leakbench.federation.utility import METRICS
 from leakbench.gate import gate
 from leakbench.gate import update as gate_update
-from leakbench.gate.row import GateRow
+from leakbench.gate.row_fields import fields_of, row_of
 from leakbench.metrics import LPIPS, MSE, P_LEAK, SAMPLES_TO_90
 from leakbench.words.outcomes import check_in_words
 
@@ -51,7 +53,7 @@ def row(p=0.2, **kept):
         "dtype": "float32",
     }
     fields |= kept
-    return GateRow(**fields, meaning=MEANINGS.get(fields["metric"]))
+    return made(fields, MEANINGS.get(fields["metric"]))
 
 
 def utility(p=0.9, **kept):
@@ -67,3 +69,19 @@ def update(*rows, **asked):
     """As ``leakbench.gate.update``, in words."""
     fresh, result = gate_update.update(*rows, **asked)
     return fresh, check_in_words(result)
+
+
+BESIDE = ("label", "tag", "sketches", "files", "written")  # in no row of a file
+
+
+def made(fields, metric):
+    """A row of these keys of a baseline's row, and of what is not in the file."""
+    told = to_jsonable_python({k: v for k, v in fields.items() if k not in BESIDE})
+    more = {k: fields[k] for k in BESIDE if k in fields}
+    return row_of(told, metric).model_copy(update=more)
+
+
+def changed(row, **keys):
+    """The row with other values of these keys."""
+    more = {k: getattr(row, k) for k in BESIDE} | keys
+    return made(fields_of(row) | more, row.meaning if row.stated else None)

@@ -74,7 +74,7 @@ def test_rows_are_joined_and_the_difference_is_the_gates(tmp_path):
     assert 0.3 < row.low < 0.55 < row.high < 0.8
     from leakbench.gate.comparison import difference
 
-    sides = [next(s for s in rows_of(r) if s.attack == "averaging") for r in (now, then)]
+    sides = [next(s for s in rows_of(r) if s.attacker.name == "averaging") for r in (now, then)]
     d = difference(*sides)
     assert (row.low, row.high) == (d.lower(0.025), d.upper(0.025))
     assert found.only_now == found.only_then == ()
@@ -169,11 +169,11 @@ def test_a_report_folder_gives_the_same_rows_with_limits_from_the_intervals(tmp_
     assert {s.key for s in sides} == set(real)
     for s in sides:
         same = real[s.key]
-        assert (s.value, s.low, s.high, s.worse, s.allowed) == (
-            same.value, same.low, same.high, same.worse, same.allowed)  # fmt: skip
-        assert s.scores.keys() == same.scores.keys()
-        assert (s.engine, s.dtype, s.setting["rounds"]) == (
-            same.engine, same.dtype, same.setting["rounds"])  # fmt: skip
+        assert (s.estimate, s.worse, s.allowed) == (same.estimate, same.worse, same.allowed)
+        assert s.units.scores.keys() == same.units.scores.keys()
+        ran, really = s.training, same.training
+        assert (ran.engine, ran.dtype, ran.setting["rounds"]) == (
+            really.engine, really.dtype, really.setting["rounds"])  # fmt: skip
         assert s.estimate.n == same.estimate.n
     found = against("old", rows_of(now), sides, {})
     row = next(r for r in found.rows if r.attack == "averaging")
@@ -190,7 +190,7 @@ def test_an_error_rate_of_tables_alone_is_better_when_it_is_lower(tmp_path):
     out = api.report(both, tmp_path / "old", formats=[])
     table = (out / "utility.csv").read_text().replace("accuracy", "eer")
     (out / "utility.csv").write_text(table)
-    (row,) = [r for r in other.numbers_of_folder(out, {}) if r.attack == "utility"]
+    (row,) = [r for r in other.numbers_of_folder(out, {}) if r.attacker.name == "utility"]
     assert (row.metric, row.worse) == ("eer", "up")
 
 

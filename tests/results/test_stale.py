@@ -97,7 +97,7 @@ def test_seeds_by_different_code_are_not_pooled(tmp_path, changed, what):
 def test_the_gate_is_told_which_code_without_the_method_that_it_is_about(tmp_path):
     def code(name, made):
         rows = gate_rows(collected(tmp_path / name, made).settings)
-        return [r.code for r in rows if r.attack == NAME]
+        return [r.units.code for r in rows if r.attacker.name == NAME]
 
     first = code("a", here(method=ONE))
     assert list(first[0]) == [f"{NAME}-{next(iter(first[0])).rsplit('-', 1)[1]}"]

@@ -359,13 +359,15 @@ def test_the_gate_gets_every_pooled_number_with_its_scores_and_hashes(
     three: Path, tmp_path: Path
 ) -> None:
     rows = gate_rows(collect(find([three])).settings)
-    assert {r.attack for r in rows} == {"utility", "nearest", "cascade", "any_attack"}
-    nearest = next(r for r in rows if r.attack == "nearest")
-    assert nearest.scores[1] == {f"client/{i}": float(i < 4) for i in range(N)}
-    assert all(len(g) == 1 and len(g[0]) == 64 for g in nearest.guesses.values())
-    assert next(r for r in rows if r.attack == "cascade").guesses == nearest.guesses
-    gain = next(r for r in rows if r.attack == "utility")
-    assert (gain.worse, gain.metric, len(gain.scores[0])) == ("down", "accuracy", 10)
+    assert {r.attacker.name for r in rows} == {"utility", "nearest", "cascade", "any_attack"}
+    nearest = next(r for r in rows if r.attacker.name == "nearest")
+    assert nearest.units.scores[1] == {f"client/{i}": float(i < 4) for i in range(N)}
+    assert all(len(g) == 1 and len(g[0]) == 64 for g in nearest.units.guesses.values())
+    assert (
+        next(r for r in rows if r.attacker.name == "cascade").units.guesses == nearest.units.guesses
+    )
+    gain = next(r for r in rows if r.attacker.name == "utility")
+    assert (gain.worse, gain.metric, len(gain.units.scores[0])) == ("down", "accuracy", 10)
     written, _ = update(rows, None)
     assert isinstance(written, Baseline)
     save_baseline(tmp_path / "leakage.json", written)
