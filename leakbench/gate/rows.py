@@ -150,15 +150,19 @@ def _entered(number: Number) -> dict[int, list[str]] | None:
 
 
 def _code(seeds: Sequence[Measured]) -> dict[str, str]:
-    """One digest for each attack; seeds whose attacks differ are not pooled.
+    """One digest for each attack, of all its codes where seeds differ in it (one was submitted).
 
     The method that an attack replays is not in it: it is what the gate is about.
     """
-    out = {}
-    for name, of in sorted((name, of) for m in seeds for name, of in m.code.items()):
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, of in (item for m in seeds for item in m.code.items()):
         known = {part: of[part] for part in (*PARTS, *origin.opened_files(of)) if part in of}
         if known:
-            out[name] = hashlib.sha256(canonical(known).encode()).hexdigest()[:16]
+            found[name].add(canonical(known))
+    out = {}
+    for name in sorted(found):
+        told = "".join(sorted(found[name]))
+        out[name] = hashlib.sha256(told.encode()).hexdigest()[:16]
     return out
 
 
