@@ -1,5 +1,6 @@
 from .api import Results as Results
 from .api import attack as attack
+from .api import attack_all as attack_all
 from .api import check as check
 from .api import ci as ci
 from .api import export as export
@@ -10,6 +11,7 @@ from .api import report as report
 from .api import score as score
 from .api import submit as submit
 from .api import tables as tables
+from .api import task as task
 from .api import train as train
 from .api import update as update
 from .api import verify as verify
@@ -43,6 +45,7 @@ from .federation.parties import Server as Server
 from .federation.task import Task as Task
 from .federation.task_data import Examples as Examples
 from .federation.task_data import TaskData as TaskData
+from .own.clients import clients as clients
 from .record.folders import Run as Run
 from .reporting.data import Report as Report
 from .reporting.data import ReportData as ReportData

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from leakbench.gate.outcome import CheckResult
     from leakbench.gate.row import GateRow
     from leakbench.gate.terms import Terms
+    from leakbench.own import Clients, OwnTask
+    from leakbench.own.network import Model
     from leakbench.results.tables import Tables
     from leakbench.verifying import Finding
 
@@ -95,6 +97,24 @@ def plugin(path: str | Path) -> None:
     registry.plug(path)
 
 
+def task(name: str, data: Clients, *, model: Model, **how: Any) -> type[OwnTask]:
+    """A task of one's own ``data`` and network, found by ``name`` in this process from here on.
+
+    Args:
+        name: small letters, digits and hyphens.
+        data: of ``clients``.
+        model: a function of the number of outputs that makes a network, or an ``nn.Module``, whose
+            numbers every run then begins with.
+        how: see ``leakbench.own.own_task``: dim, utility, rounds, train.
+
+    Raises:
+        UsageError: something is wrong with it, or the name is taken.
+    """
+    from leakbench.own import own_task
+
+    return own_task(name, data, model=model, **how)
+
+
 def load(path: str | Path) -> Run:
     """The run in a folder.
 
@@ -107,7 +127,7 @@ def load(path: str | Path) -> Run:
 def train(
     defense: str,
     *,
-    task: str = "digits",
+    task: str | type[OwnTask] = "digits",
     params: Mapping[str, Any] | None = None,
     task_params: Mapping[str, Any] | None = None,
     wrappers: Sequence[tuple[str, Mapping[str, Any]]] = (),
@@ -129,7 +149,7 @@ def train(
 
     Args:
         defense: a name of `leakbench list defenses`.
-        task: a name of `leakbench list tasks`.
+        task: a name of `leakbench list tasks`, or what ``task`` gave.
         params: of the defense; they win over the task's table for it, and that over the method's
             own values.
         task_params: of the task.
@@ -160,7 +180,7 @@ def train(
 
     spec = make_spec(
         defense,
-        task=task,
+        task=task if isinstance(task, str) else task.given_name,
         params=params,
         task_params=task_params,
         wrappers=wrappers,
@@ -201,6 +221,27 @@ def attack(
         str(_path(run)), name, params, device, force, isolated, progress=progress
     )
     return Results(Path(folder))
+
+
+def attack_all(
+    run: Run | str | Path,
+    *,
+    minutes: float = 10.0,
+    device: str = "auto",
+    progress: Progress = lambda *_: None,
+) -> list[Results]:
+    """Every attack that fits ``run``, the cheap ones first, as many as fit into ``minutes``.
+
+    Each is predicted before it begins; what does not fit any more, and what fails, is said on
+    stderr and left out. What is there already is not run again.
+
+    Raises:
+        UsageError: the run is not complete, or minutes is no time.
+    """
+    from leakbench.work import attack_plan
+
+    made = attack_plan.made_within(_path(run), 60 * minutes, device, progress)
+    return [Results(Path(folder)) for folder in made]
 
 
 def submit(run: Run | str | Path, guesses: str | Path, *, force: bool = False) -> Results:

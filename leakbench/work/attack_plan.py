@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from leakbench.attacking.attack_state import Standing, standing
-from leakbench.attacking.choices import ReadyAttack
+from leakbench.attacking.choices import ReadyAttack, planned
 from leakbench.attacking.guessing import folder_of
-from leakbench.base.errors import BrokenFile
-from leakbench.base.jobs import Job
+from leakbench.base import provenance, terminal
+from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError
+from leakbench.base.jobs import Job, Progress
+from leakbench.record import folders
 from leakbench.record.recording import Recording
 from leakbench.work import pipeline
 
@@ -64,3 +67,32 @@ class AttackPlan:
         run, choice = str(self.recording.run.path), self.choice
         asked = (run, choice.name, choice.attack.parameters(), device, self.force, self.isolated)
         return Job(name, pipeline.attack, asked, seconds, run)
+
+
+def made_within(run: Path, seconds: float, device: str, progress: Progress) -> list[str]:
+    """The folders of all attacks that fit ``run``, the cheap ones first, made within ``seconds``.
+
+    What does not fit into the time, and what fails, is said on stderr and left out.
+
+    Raises:
+        UsageError: the run is not complete, or there is no time.
+    """
+    if not seconds > 0:
+        raise UsageError(f"minutes = {seconds / 60:g}: expected a number above 0.")
+    recording = Recording(folders.load(run), provenance.device(device))
+    plans = [AttackPlan(recording, choice) for choice in planned(recording)]
+    ends, made = time.monotonic() + seconds, []
+    for plan in sorted(plans, key=lambda p: p.seconds):
+        title, left = plan.choice.title, ends - time.monotonic()
+        if plan.seconds > left:
+            terminal.say(
+                f"leakbench: {title} would take about {plan.seconds / 60:.1f} minutes, and"
+                f" {max(left, 0) / 60:.1f} are left: it was not run."
+            )
+            continue
+        job = plan.job(title, device)
+        try:
+            made.append(pipeline.attack(*job.args, progress=progress))
+        except LeakbenchError as error:
+            terminal.say(f"leakbench: {error}")
+    return made

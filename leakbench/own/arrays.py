@@ -1,0 +1,170 @@
+"""Arrays of somebody's own as inputs and labels: what they are is measured, and what is wrong said.
+
+Torch takes much of what is wrong without a word, and says it, if it does, far from where it came
+in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from leakbench.base.errors import UsageError
+from leakbench.base.lazy import torch
+from leakbench.federation.input_range import InputRange
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+COLOURS = (1, 3, 4)  # channels of a picture
+LEAST_SIDE = 4  # pixels of a picture's side; what is smaller is a table
+KINDS_OF_RANGE = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
+
+
+def inputs(given: Any, whose: str) -> Tensor:
+    """(n, ...): bytes as they are, whole numbers as int64, else floats of 32 bits.
+
+    Pictures have their channels first: (n, H, W) of bytes become (n, 1, H, W), and
+    (n, H, W, 1 | 3 | 4) of any kind (n, channels, H, W).
+
+    Raises:
+        UsageError: these are no numbers, there are none, or one is not finite; ``whose`` names
+            them.
+    """
+    x = _tensor(given, whose, "numbers, (n, ...)")
+    if x.ndim < 2 or not len(x) or not x[0].numel():
+        raise UsageError(
+            f"{whose} are {tuple(x.shape)}: expected (n, ...), the inputs one after the other, each"
+            " of one number or more."
+        )
+    if x.is_floating_point():
+        x = x.float()
+        wrong = ~x.flatten(1).isfinite().all(1)
+        if bool(wrong.any()):
+            row = int(wrong.nonzero()[0])
+            value = float(x[row][~x[row].isfinite()][0])
+            raise UsageError(f"{whose} hold {value} in row {row}: expected finite numbers.")
+    elif x.dtype != torch.uint8:
+        x = x.long()
+    if x.ndim == 3 and x.dtype == torch.uint8:
+        x = x[:, None]
+    if x.ndim == 4 and x.shape[3] in COLOURS and x.shape[1] not in COLOURS:
+        x = x.movedim(3, 1)
+    return x.contiguous()
+
+
+def labels(given: Any, count: int, whose: str) -> tuple[Tensor, tuple[str, ...]]:
+    """(n,) int64 from 0 on, and what the classes are called where labels are texts.
+
+    Raises:
+        UsageError: there are more or fewer than ``count``, or one is no class.
+    """
+    texts = _texts(given)
+    if texts is not None:
+        names = tuple(sorted(set(texts)))
+        place = {name: i for i, name in enumerate(names)}
+        y = torch.tensor([place[text] for text in texts], dtype=torch.int64)
+        return _as_many(y, count, whose), names
+    y = _tensor(given, whose, "a class for each input, (n,)")
+    if y.ndim == 2 and y.shape[1] == 1:  # as MedMNIST has them
+        y = y[:, 0]
+    if y.ndim == 2 and y.shape[1] > 1:
+        raise UsageError(
+            f"{whose} are {tuple(y.shape)}: expected one class for each input, (n,); of one-hot"
+            " rows take y.argmax(1)."
+        )
+    y = _as_many(y, count, whose)
+    if y.is_floating_point():
+        wrong = ~y.isfinite() | (y != y.round())
+        if bool(wrong.any()):
+            row = int(wrong.nonzero()[0])
+            raise UsageError(
+                f"{whose} hold {float(y[row]):g} in row {row}: expected the whole number of a"
+                " class; what is measured and not counted is no class."
+            )
+    y = y.long()
+    if bool((y < 0).any()):
+        row = int((y < 0).nonzero()[0])
+        raise UsageError(
+            f"{whose} hold {int(y[row])} in row {row}: expected the number of a class, from 0 on."
+        )
+    return y, ()
+
+
+def _as_many(y: Tensor, count: int, whose: str) -> Tensor:
+    if tuple(y.shape) != (count,):
+        raise UsageError(
+            f"{whose} are {tuple(y.shape)}, and there are {count} inputs: expected a class for"
+            " each."
+        )
+    return y
+
+
+def _texts(given: Any) -> list[str] | None:
+    """The labels, if they are texts."""
+    plain = given.tolist() if hasattr(given, "tolist") else given
+    if isinstance(plain, list | tuple) and plain and all(isinstance(v, str) for v in plain):
+        return list(plain)
+    return None
+
+
+def _tensor(given: Any, whose: str, expected: str) -> Tensor:
+    """What numpy, pandas, lists and torch have."""
+    if isinstance(given, torch.Tensor):
+        found = given.detach().cpu()
+    else:
+        import numpy as np
+
+        try:
+            plain = np.asarray(given)
+            found = torch.from_numpy(np.ascontiguousarray(_known(plain)))
+        except (TypeError, ValueError):
+            kind = getattr(given, "dtype", type(given).__name__)
+            raise UsageError(f"{whose} are {kind}: expected {expected}.") from None
+    if found.is_complex() or (found.dtype == torch.bool and found.ndim < 2):
+        raise UsageError(f"{whose} are {found.dtype}: expected {expected}.")
+    return found.to(torch.uint8) * 255 if found.dtype == torch.bool else found
+
+
+def _known(plain: Any) -> Any:
+    """As a type that torch has, too."""
+    if plain.dtype.kind == "u" and plain.dtype.itemsize > 1:
+        return plain.astype("int64")
+    return plain
+
+
+def measured_range(x: Tensor, mean: Any, std: Any) -> InputRange:
+    """Where inputs lie, from ``x`` (n, ...); ``mean`` and ``std`` of pictures that were normalised.
+
+    Pictures have bounds: those that are usual, or of each channel what there is. All else, tables,
+    signals and tokens, has none.
+    """
+    shape = tuple(x.shape[1:])
+    if mean is not None or std is not None:
+        return InputRange.of(InputRange.normalised(_listed(mean), _listed(std)), shape)
+    if x.dtype == torch.uint8:
+        return InputRange()
+    if not is_picture(x):
+        return InputRange.unbounded()
+    least, most = (float(v) for v in x.aminmax())
+    for low, high in KINDS_OF_RANGE:
+        if low <= least and most <= high:
+            return InputRange.of((low, high), shape)
+    flat = x.movedim(1, 0).flatten(1)
+    ends = zip(flat.amin(1).tolist(), flat.amax(1).tolist(), strict=True)
+    apart = [(low, high if high > low else low + 1.0) for low, high in ends]
+    lows, highs = zip(*apart, strict=True)
+    return InputRange.of(InputRange(lows, highs), shape)
+
+
+def is_picture(x: Tensor) -> bool:
+    """Are (n, ...) pictures: few channels first, and then two sides?"""
+    if x.ndim != 4 or x.dtype == torch.int64:
+        return False
+    return x.shape[1] in COLOURS and min(x.shape[2:]) >= LEAST_SIDE
+
+
+def _listed(given: Any) -> Any:
+    """Numbers of any array, as a list."""
+    plain = given.tolist() if hasattr(given, "tolist") else given
+    return list(plain) if isinstance(plain, Sequence) and not isinstance(plain, str) else plain

@@ -1,0 +1,112 @@
+"""A network of somebody's own: made anew for each run, and in stages where it runs in a row."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from leakbench.base import dice
+from leakbench.base.errors import UsageError
+from leakbench.base.lazy import torch
+from leakbench.base.spec import fingerprint
+from leakbench.federation.net import training_mode
+from leakbench.models.stages import FAULTS, Stages
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+# A network, what makes one, or what makes one of so many outputs.
+Model: TypeAlias = "nn.Module | Callable[..., nn.Module]"
+
+
+def made(model: Model, out: int) -> nn.Module:
+    """A network of ``out`` outputs: a copy of a module, or what a function or class makes.
+
+    It is given the number of outputs if it takes an argument that it cannot do without, or one
+    called out, outputs, classes or num_classes.
+
+    Raises:
+        UsageError: it makes no ``nn.Module``, or fails.
+    """
+    if isinstance(model, torch.nn.Module):
+        return copy.deepcopy(model)
+    if not callable(model):
+        raise UsageError(
+            f"model is {type(model).__name__}: expected a torch.nn.Module, or a function of the"
+            " number of outputs that makes one."
+        )
+    how = _asked(model, out)
+    try:
+        found = model(*how[0], **how[1])
+    except Exception as error:  # somebody's code may raise anything
+        raise UsageError(
+            f"model({out}) failed ({type(error).__name__}: {error}): expected a network of {out}"
+            " outputs."
+        ) from error
+    if not isinstance(found, torch.nn.Module):
+        raise UsageError(
+            f"model({out}) made {type(found).__name__}: expected a torch.nn.Module; a function must"
+            " return it."
+        )
+    return found
+
+
+def _asked(model: Callable[..., Any], out: int) -> tuple[tuple[int, ...], dict[str, int]]:
+    """The arguments to call it with."""
+    try:
+        asked = inspect.signature(model).parameters.values()
+    except (TypeError, ValueError):
+        return (out,), {}
+    by_name = [p.name for p in asked if p.name in ("out", "outputs", "classes", "num_classes")]
+    if by_name:
+        return (), {by_name[0]: out}
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [p for p in asked if p.default is p.empty and p.kind in places]
+    return ((out,), {}) if needed else ((), {})
+
+
+def prepared(module: nn.Module, shape: tuple[int, ...], *, tokens: bool) -> nn.Module:
+    """The network as runs take it: whole numbers for tokens, stages where it runs in a row."""
+    if tokens:
+        module.register_forward_pre_hook(_whole_numbers)
+        return module
+    return _staged(module, shape)
+
+
+def _whole_numbers(_module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a network that looks its inputs up is to be called with."""
+    return (given[0].long(), *given[1:])
+
+
+def _staged(module: nn.Module, shape: tuple[int, ...]) -> nn.Module:
+    """The same layers as named stages, if one after the other they give what the network gives."""
+    children = dict(module.named_children())
+    apart = [*module._parameters, *module._buffers]
+    if len(children) < 2 or apart or isinstance(module, Stages):
+        return module
+    row = Stages(children)
+    for on in (True, False):
+        one, other = (_called(m, shape, on=on) for m in (module, row))
+        if one is None or other is None or not torch.equal(one, other):
+            return module
+    return row
+
+
+def _called(module: nn.Module, shape: tuple[int, ...], *, on: bool) -> Tensor | None:
+    """What it gives for four inputs, thrown; None where it takes no such inputs."""
+    x = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
+    module = copy.deepcopy(module)
+    try:
+        with training_mode(module, on), torch.no_grad(), dice.lent(0):
+            out = module(x)
+    except FAULTS:
+        return None
+    return out if isinstance(out, torch.Tensor) else None
+
+
+def identity(module: nn.Module) -> str:
+    """Eight hex digits over what it is made of: its layers, and the shapes of its tensors."""
+    tensors = [(name, list(v.shape), str(v.dtype)) for name, v in module.state_dict().items()]
+    return fingerprint([repr(module), tensors])

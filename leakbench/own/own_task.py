@@ -1,0 +1,144 @@
+"""A task of somebody's own data and network."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field, field_validator
+
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
+from leakbench.federation.parties import Facts
+from leakbench.federation.task import Task
+from leakbench.federation.task_data import TaskData
+from leakbench.own import network
+from leakbench.own.clients import Clients
+from leakbench.own.network import Model
+from leakbench.record.origin import data_digest
+
+if TYPE_CHECKING:
+    from torch import nn
+
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+class OwnTask(Task):
+    """Data and a network that were given; each ``own_task`` is a class of its own.
+
+    ``data`` and ``network`` say which they were, so that nothing is taken for a run of others.
+    """
+
+    about = "data and a network of one's own"
+    rounds: ClassVar[int] = 20
+    given_name: ClassVar[str]
+    held: ClassVar[Clients]
+    make: ClassVar[tuple[Model]]  # in a tuple: a function of a class is called with its object
+    made_of: ClassVar[dict[str, str]]
+    training: ClassVar[dict[str, Any]]  # of every method
+
+    model: str = "own"
+    width: int = 1
+    dim: int = Field(64, ge=2, le=4096, description="outputs, for methods that compare embeddings")
+    data: str = Field("", description="SHA-256 of the data, its first 8 digits")
+    network: str = Field("", description="SHA-256 of the network's layers, its first 8 digits")
+
+    @field_validator("data", "network")
+    @classmethod
+    def _the_same(cls, given: str, info: Any) -> str:
+        """What this task has; of a run that was trained on something else it is none."""
+        mine = cls.made_of[info.field_name]
+        if given not in ("", mine):
+            raise ValueError(
+                f"{info.field_name} {given} is not that of this task, {mine}: the run was trained"
+                " on something else under its name"
+            )
+        return mine
+
+    def load(self) -> TaskData:
+        """What was given."""
+        return self.held.data
+
+    @property
+    def one_class_each(self) -> bool:
+        """Does every client stand for a class of its own?"""
+        return bool((self.held.data.client_class >= 0).all())
+
+    def knows_model(self) -> None:
+        """The network was given, so there is one."""
+
+    def module(self, facts: Facts) -> nn.Module:  # type: ignore[override]
+        """A new one, of as many outputs as are asked.
+
+        Raises:
+            UsageError: the network cannot be made.
+        """
+        made = network.made(self.make[0], facts.dim)
+        return network.prepared(made, tuple(self.shape), tokens=self.held.tokens)
+
+    def defaults(self, method: str) -> dict[str, Any]:
+        """How every method trains here."""
+        return dict(self.training)
+
+
+def own_task(
+    name: str,
+    data: Clients,
+    *,
+    model: Model,
+    dim: int = 64,
+    utility: str = "accuracy",
+    rounds: int = 20,
+    train: dict[str, Any] | None = None,
+) -> type[OwnTask]:
+    """A task of ``data`` and ``model``, which is found by ``name`` from here on.
+
+    Args:
+        name: small letters, digits and hyphens.
+        data: of ``leakbench.clients``.
+        model: a function of the number of outputs that makes a network, or an ``nn.Module``, whose
+            numbers every run then begins with.
+        dim: of the embedding, for methods whose network ends in one.
+        utility: what a run gains, of `leakbench list utilities`.
+        rounds: of a run, unless it says otherwise.
+        train: values of every method's local training, as lr, batch, steps or epochs.
+
+    Raises:
+        UsageError: something is wrong with it, or the name is taken.
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise UsageError(
+            f"the task's name is {name!r}: expected small letters, digits and hyphens, as in"
+            " my-faces."
+        )
+    if not isinstance(data, Clients):
+        raise UsageError(
+            f"data is {type(data).__name__}: expected what leakbench.clients(x, y, ...) gives."
+        )
+    first = network.made(model, data.classes)
+    known = {"data": data_digest(data.data)[:8], "network": network.identity(first)}
+    clients = len(data)
+    fields = {
+        "__module__": __name__,
+        "__doc__": f"{data!r}.",
+        "__annotations__": {"clients": int, "utility": str, "dim": int},
+        "about": f"own data: {data!r}",
+        "shape": data.shape,
+        "classes": data.classes,
+        "rounds": rounds,
+        "signal": not data.lies_in.bounded,
+        "input_range": data.lies_in if data.lies_in.bounded else None,
+        "given_name": name,
+        "held": data,
+        "make": (model,),
+        "made_of": known,
+        "training": dict(train or {}),
+        "dim": Field(dim, ge=2, le=4096, description="outputs of an embedding"),
+        "clients": Field(clients, ge=clients, le=clients, description="clients"),
+        "utility": Field(utility, description="what a run gains"),
+    }
+    title = "".join(part.capitalize() for part in name.split("-"))
+    cls: type[OwnTask] = type(title, (OwnTask,), fields)
+    cls.build({}, f"task {name}")
+    registry.give("tasks", name, cls)
+    return cls
