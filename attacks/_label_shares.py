@@ -184,7 +184,7 @@ def calibrated(view: View, m: Message, bias: str, rng: torch.Generator) -> Tenso
     weights = {k: v + m.payload[k] if k in m.payload and steps > 1 else v for k, v in start.items()}
     method = view.loss_method()
     rise = of_classes(m.payload[bias].double().cpu()) / (
-        steps * method.lr * method.schedule(m.round)
+        method.sgd_terms().weight(steps) * method.lr * method.schedule(m.round)
     )
     # Weights that are not finite, or so large that nothing else is.
     if not bool(rise.isfinite().all()):

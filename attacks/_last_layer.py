@@ -128,7 +128,7 @@ def _rate(view: View, m: Message) -> float:
     training = next((e for e in made if e.phase == m.phase), None)
     if training is None or method.optimizer != "sgd" or not training.steps:
         return 0.0
-    return method.lr * method.schedule(m.round) * training.steps
+    return method.lr * method.schedule(m.round) * method.sgd_terms().weight(training.steps)
 
 
 def _clipped(view: View, round: int) -> bool:

@@ -46,6 +46,7 @@ from .federation.task import Task as Task
 from .federation.task_data import Examples as Examples
 from .federation.task_data import TaskData as TaskData
 from .own.clients import clients as clients
+from .own.observed import observe as observe
 from .record.folders import Run as Run
 from .reporting.data import Report as Report
 from .reporting.data import ReportData as ReportData

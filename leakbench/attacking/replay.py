@@ -18,7 +18,7 @@ from leakbench.base.streams import DICE, Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
 from leakbench.federation.client_tensors import kept_names
 from leakbench.federation.net import Net, training_mode
-from leakbench.federation.optimizer import rate_factor
+from leakbench.federation.optimizer import rate_factor, sgd_move
 from leakbench.federation.parties import Batch, Client
 from leakbench.federation.party_runner import Inbox
 from leakbench.federation.traffic import party
@@ -294,20 +294,23 @@ class Replay:
         """D loss / d (each trained tensor that the update holds).
 
         Differentiable in the batch and in ``private``. Of several steps: the sum of their
-        gradients, each at the weights that the one before it led to. ``batch``: every example once,
-        as ``rows`` numbers them.
+        gradients, each at the weights that the one before it led to, as momentum and weight decay
+        have them. ``batch``: every example once, as ``rows`` numbers them.
         """
         model, sent = self.inbox["model"], self.trained & self.message.payload.keys()
         steps = [batch.some(rows) for rows in self._places]
         # What a wrapper left out of the message moved between the steps all the same.
         moving = self.trained & model.keys() if len(steps) > 1 else sent
         start = {k: v.detach() for k, v in model.items() if k in moving}
-        total = self._slope(start, steps[0], private)
-        for step in steps[1:]:
-            rates = {k: self.rate * rate_factor(self.module, k) for k in start}
-            moved = {k: v - rates[k] * total[k] for k, v in start.items()}
-            more = self._slope(moved, step, private)
-            total = {k: g + more[k] for k, g in total.items()}
+        rates = {k: self.rate * rate_factor(self.module, k) for k in start}
+        terms, moved, total = self.method.sgd_terms(), start, dict[str, Tensor]()
+        speed: dict[str, Tensor | None] = dict.fromkeys(start)
+        for step in steps:
+            if total:
+                moved = {k: v - rates[k] * total[k] for k, v in start.items()}
+            for k, g in self._slope(moved, step, private).items():
+                went, speed[k] = sgd_move(terms, g, moved[k], speed[k])
+                total[k] = total[k] + went if k in total else went
         return {k: g for k, g in total.items() if k in sent}
 
     def _slope(

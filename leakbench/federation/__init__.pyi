@@ -3,6 +3,7 @@ from .defense import Choreography as Choreography
 from .defense import Defense as Defense
 from .defense import Mixture as Mixture
 from .defense import Sent as Sent
+from .defense import SgdTerms as SgdTerms
 from .defense import Wrapper as Wrapper
 from .defense import others as others
 from .defense import unit as unit

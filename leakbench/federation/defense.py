@@ -65,6 +65,29 @@ class Mixture(NamedTuple):
     drawn: bool = False  # does each client draw the weight, and tell nobody?
 
 
+class SgdTerms(NamedTuple):
+    """What a local step of SGD adds to the gradient, as ``torch.optim.SGD`` does.
+
+    With g' = g + weight_decay w the velocity is v' = momentum v + g', begun anew in each round, and
+    the step -lr v', or, by Nesterov, -lr (g' + momentum v').
+    """
+
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+    def weight(self, steps: int) -> float:
+        """How many gradients an update of so many steps is, were all steps' the same.
+
+        ``steps`` where there is no momentum; else more, as the first counts in all that follow.
+        """
+        total, velocity = 0.0, 0.0
+        for _ in range(steps):
+            velocity = self.momentum * velocity + 1
+            total += 1 + self.momentum * velocity if self.nesterov else velocity
+        return total
+
+
 class Defense(Spec):
     """FedAvg (McMahan et al. 2017, Algorithm 1); a method overrides what it does differently."""
 
@@ -178,6 +201,10 @@ class Defense(Spec):
     def schedule(self, round: int) -> float:
         """Factor on ``lr`` and ``own_lr`` in round ``round``, from 1 on."""
         return self.decay ** max(round - 1, 0)
+
+    def sgd_terms(self) -> SgdTerms:
+        """What a local step of SGD adds to the gradient: nothing."""
+        return SgdTerms()
 
     # who does what in a round ---------------------------------------------------------------------
     def settled(self) -> int:

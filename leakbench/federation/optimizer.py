@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from leakbench.base.lazy import torch
-from leakbench.federation.defense import Defense
+from leakbench.federation.defense import Defense, SgdTerms
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,13 +19,14 @@ class Optimizer:
     the network may state factors on the first (``Stages.rates``). Adam is Kingma and Ba's with
     betas 0.9 and 0.999 and epsilon 1e-8, begun anew in every round. "adam_each_step" forgets at
     every step, so that each is lr g / (|g| + 1e-8), the sign of the gradient: what FLea's released
-    code does.
+    code does. SGD has the method's ``sgd_terms``; its velocity, too, is begun anew.
     """
 
     def __init__(self, method: Defense, round: int, module: nn.Module | None = None) -> None:
         scale = method.schedule(round)
         self.adam, self.fresh = method.optimizer != "sgd", method.optimizer == "adam_each_step"
         self.rates = {"model": method.lr * scale, "own": method.own_lr * scale}
+        self.terms = method.sgd_terms()
         self.module = module
         self.mean: dict[str, Tensor] = {}
         self.square: dict[str, Tensor] = {}
@@ -38,7 +39,12 @@ class Optimizer:
         self.steps += 1
         out = {}
         for (name, value), grad in zip(leaves.items(), grads, strict=True):
-            move = self._adam(name, grad) if self.adam else grad
+            if self.adam:
+                move = self._adam(name, grad)
+            else:
+                move, speed = sgd_move(self.terms, grad, value.detach(), self.mean.get(name))
+                if speed is not None:
+                    self.mean[name] = speed
             out[name] = torch.sub(value.detach(), move, alpha=self._rate(name))
         return out
 
@@ -52,6 +58,21 @@ class Optimizer:
         self.square[name] = 0.999 * square + 0.001 * grad * grad
         mean = self.mean[name] / (1 - 0.9**self.steps)
         return mean / ((self.square[name] / (1 - 0.999**self.steps)).sqrt() + 1e-8)
+
+
+def sgd_move(
+    terms: SgdTerms, grad: Tensor, value: Tensor, speed: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """How far a step of SGD goes against ``grad`` at ``value``, over the rate; and its velocity.
+
+    ``speed``: the velocity before, None at the first step.
+    """
+    if terms.weight_decay:
+        grad = grad + terms.weight_decay * value
+    if not terms.momentum:
+        return grad, None
+    speed = grad if speed is None else terms.momentum * speed + grad
+    return (grad + terms.momentum * speed if terms.nesterov else speed), speed
 
 
 def rate_factor(module: nn.Module | None, name: str) -> float:

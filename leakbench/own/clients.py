@@ -383,7 +383,7 @@ def _stand_for(y: Tensor, parts: Sequence[Tensor]) -> Tensor:
     """(C,) int64: the class of each client's examples, if they are of one and each has another."""
     first = torch.tensor([int(y[part[0]]) for part in parts], dtype=torch.int64)
     alone = all(bool((y[part] == k).all()) for part, k in zip(parts, first, strict=True))
-    return first if alone and len(first.unique()) == len(first) else torch.full_like(first, -1)
+    return first if alone and len({*first.tolist()}) == len(first) else torch.full_like(first, -1)
 
 
 clients = Clients  # as it is called: leakbench.clients(x, y, clients=20)

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
+from leakbench.base.lazy import torch
 from leakbench.federation.parties import Facts
 from leakbench.federation.task import Task
 from leakbench.federation.task_data import TaskData
@@ -116,6 +117,8 @@ def own_task(
             f"data is {type(data).__name__}: expected what leakbench.clients(x, y, ...) gives."
         )
     first = network.made(model, data.classes)
+    if first is not model and isinstance(model, torch.nn.Module):
+        model = first  # as it is now: somebody may go on to train it
     known = {"data": data_digest(data.data)[:8], "network": network.identity(first)}
     clients = len(data)
     fields = {

@@ -1,0 +1,589 @@
+"""A loop of somebody's own, watched: what it sends is written as a run folder has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from leakbench.base import locks
+from leakbench.base.errors import UsageError, suggestion
+from leakbench.base.files import (
+    digests,
+    read_sealed,
+    read_tree,
+    write_csv,
+    write_sealed,
+    write_tree,
+)
+from leakbench.base.lazy import torch
+from leakbench.base.tree import Tree, flat
+from leakbench.federation.evaluate import Evaluations
+from leakbench.federation.federation import Federation
+from leakbench.federation.local_steps import trainings
+from leakbench.federation.traffic import Traffic
+from leakbench.own.clients import Clients
+from leakbench.own.network import Model
+from leakbench.own.own_task import own_task
+from leakbench.record import folders, private_data
+from leakbench.record import origin as origins
+from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
+from leakbench.record.folders import Run
+from leakbench.record.messages import Message, round_file, write_messages
+from leakbench.record.run_json import run_described
+from leakbench.record.runspec import Parts, RunSpec, make_spec, parts
+from leakbench.record.training import utility_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ORIGIN = "outside"
+STATE = Path("checkpoint") / "outside.safetensors"
+# What a step of somebody's own optimizer is called here, by what a user calls it.
+STEPS = {"lr": "lr", "batch": "batch", "epochs": "epochs", "steps": "steps"}
+MORE = ("momentum", "weight_decay", "nesterov")
+KINDS = ("weights", "difference", "gradient")
+# A difference is small beside the weights, and is no small step away from them.
+SMALL = 0.5
+
+
+def observe(
+    out: str | Path,
+    *,
+    name: str,
+    model: Model,
+    data: Clients,
+    loss: Any = None,
+    sgd: Mapping[str, Any] | None = None,
+    optimizer: str = "sgd",
+    observer: str = "server",
+    covered: Sequence[str] = (),
+    seed: int = 0,
+    restart: bool = False,
+) -> Observed:
+    """The record of a loop of one's own: a context, whose object is told what is sent.
+
+    Args:
+        out: the folder that holds run folders; the record is out/name-s<seed>.
+        name: of the task, small letters, digits and hyphens.
+        model: the network that is trained, or a function of the number of outputs that makes it;
+            its numbers are not read.
+        data: of ``leakbench.clients``: what clients hold, so that guesses can be scored.
+        loss: cross-entropy, as ``torch.nn.functional.cross_entropy``; attacks replay it.
+        sgd: how clients train: lr, batch, steps or epochs; momentum, weight_decay, nesterov.
+        optimizer: "sgd" or "adam".
+        observer: who collected the messages, "server".
+        covered: kinds that were changed before they were recorded, as by clipping, noise or a sum.
+        seed: a number for this repetition of the loop; its numbers of clients stay the same.
+        restart: begin anew, whatever is there.
+
+    Raises:
+        UsageError: something is wrong with it, or another record is there under this name.
+    """
+    if observer != "server":
+        raise UsageError(
+            f"observer = {observer!r}: expected 'server'; record what it sends and receives."
+        )
+    _known_loss(loss)
+    defense, params = _method({**(sgd or {})}, optimizer)
+    own_task(name, data, model=model)
+    spec = make_spec(
+        defense, task=name, params=params, rounds=1, seed=seed, engine="loop", record="all"
+    )
+    return Observed(Path(out) / f"{name}-s{seed}", spec, data, frozenset(covered), restart=restart)
+
+
+def _known_loss(loss: Any) -> None:
+    """Raise UsageError where it is no cross-entropy: attacks would replay another loss."""
+    called = getattr(loss, "__name__", type(loss).__name__)
+    plain = (
+        *("cross_entropy", "CrossEntropyLoss"),
+        *("binary_cross_entropy_with_logits", "BCEWithLogitsLoss"),
+    )
+    if loss is not None and called not in plain:
+        raise UsageError(
+            f"loss is {called}: expected cross-entropy ({', '.join(plain)}), which attacks replay;"
+            " a loss of your own goes into a method of your own (docs/methods.md)."
+        )
+    smooth = getattr(loss, "label_smoothing", 0.0)
+    weighted = getattr(loss, "weight", None) is not None
+    if smooth or weighted:
+        what = "label_smoothing" if smooth else "class weights"
+        raise UsageError(f"loss has {what}, which attacks do not replay: expected it without.")
+
+
+def _method(sgd: dict[str, Any], optimizer: str) -> tuple[str, dict[str, Any]]:
+    """The method by which attacks replay a local training, and its parameters."""
+    known = [*STEPS, *MORE]
+    for key in sgd:
+        if key not in known:
+            raise UsageError(
+                f"sgd has {key!r}: expected {', '.join(known)}.{suggestion(key, known)}"
+            )
+    if "lr" not in sgd:
+        raise UsageError("sgd says no lr: expected sgd=dict(lr=..., batch=..., epochs=...).")
+    if ("steps" in sgd) == ("epochs" in sgd):
+        raise UsageError(
+            "sgd says how long clients train by steps or by epochs: expected one of the two."
+        )
+    params = {key: sgd[key] for key in STEPS if key in sgd}
+    params |= {"steps": 0} if "epochs" in sgd else {}
+    more = {key: sgd[key] for key in MORE if sgd.get(key)}
+    if optimizer == "sgd":
+        return (
+            ("fedavg_momentum", {"momentum": 0.0, **params, **more}) if more else ("fedavg", params)
+        )
+    if optimizer != "adam":
+        raise UsageError(f"optimizer = {optimizer!r}: expected 'sgd' or 'adam'.")
+    if more:
+        raise UsageError(f"{', '.join(more)} goes with optimizer='sgd'; leave it out of Adam's.")
+    return "fedavg", {**params, "optimizer": "adam"}
+
+
+@dataclass
+class _Round:
+    """What was recorded of the round that is open."""
+
+    t: int
+    model: Tree = field(default_factory=dict)
+    sent: list[Message] = field(default_factory=list)
+    truth: dict[str, Any] = field(default_factory=dict)
+    labels: dict[str, Any] = field(default_factory=dict)
+    moved: list[tuple[int, Tree]] = field(default_factory=list)  # examples, update
+
+
+class Observed:
+    """The record of a loop that goes on; each round is on the disk when the next one begins.
+
+    A loop that was killed goes on with the round after the last whole one (``begun``); under other
+    data, another network or other settings it is refused.
+    """
+
+    def __init__(
+        self, path: Path, spec: RunSpec, data: Clients, covered: frozenset[str], *, restart: bool
+    ) -> None:
+        self.path, self._spec, self._own, self._restart = path, spec, data, restart
+        self._parts: Parts = parts(spec)
+        self._data = self._parts.task.examined(data.data)
+        self._fed = Federation(self._parts.method, self._parts.task, self._data, seed=spec.seed)
+        self._shapes = self._expected()
+        self._traffic, self._scores = Traffic(set(covered)), Evaluations()
+        self._metric = self._parts.task.metric
+        self._open: _Round | None = None
+        self._rounds = 0  # whole ones
+        self._lock: Any = None
+        self._ended = False
+
+    # the context ----------------------------------------------------------------------------------
+    def __enter__(self) -> Self:
+        self._origin = origins.origin_of(self._spec, self._data, "cpu")
+        self._lock = locks.training_lock(self.path)
+        self._lock.__enter__()
+        try:
+            self._begin()
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self._end()
+        finally:
+            self._lock.__exit__(None, None, None)
+
+    @property
+    def begun(self) -> int:
+        """The number of the newest whole round; 0 before the first."""
+        return self._rounds
+
+    @property
+    def run(self) -> Run:
+        """The run, for ``leakbench.attack`` and ``leakbench.report``.
+
+        Raises:
+            UsageError: the loop has not ended.
+        """
+        if not self._ended:
+            raise UsageError(
+                f"{self.path} is still being recorded: ask for .run after the `with` block."
+            )
+        return folders.load(self.path)
+
+    # what is told ---------------------------------------------------------------------------------
+    def sent(
+        self,
+        kind: str,
+        tensors: Mapping[str, Tensor],
+        *,
+        round: int,
+        clients: Sequence[int] | None = None,
+    ) -> None:
+        """The server sent ``tensors`` to the clients of a round, 1, 2, ...: what they begin with.
+
+        Args:
+            kind: "model".
+            tensors: as ``state_dict()`` has them; they are copied.
+            round: of the loop; the one before is written.
+            clients: who received it; all who send an update, if None.
+
+        Raises:
+            UsageError: it is no such model, or rounds are out of order.
+        """
+        if kind != "model":
+            raise UsageError(f"the server sent {kind!r}: expected 'model'.")
+        self._to(round)
+        now = self._current(round)
+        if now.model:
+            raise UsageError(f"the model of round {round} was recorded already: send it once.")
+        now.model = self._tensors(tensors, f"the model of round {round}")
+        self._receivers = None if clients is None else self._known(clients)
+
+    def update(
+        self,
+        tensors: Mapping[str, Tensor],
+        *,
+        client: int,
+        round: int,
+        rows: Any = None,
+        what: str = "weights",
+    ) -> None:
+        """A client sent this after its training in a round.
+
+        Args:
+            tensors: its weights (the difference to the model is taken here); or, as ``what`` says,
+                the difference itself, or the "gradient" of one step.
+            client: its number in ``data``.
+            round: of the loop.
+            rows: the places, in ``data.client(client)``, of the examples that it trained on, in
+                their order, or a list of them for each step; all of its own if None.
+            what: "weights", "difference" or "gradient".
+
+        Raises:
+            UsageError: it is not what it is called, or comes out of order.
+        """
+        now, whose = self._current(round), f"the {what} of client {client} in round {round}"
+        if what not in KINDS:
+            raise UsageError(
+                f"what = {what!r}: expected one of {', '.join(KINDS)}.{suggestion(what, KINDS)}"
+            )
+        if not now.model:
+            raise UsageError(
+                f"client {client} sends an update in round {round}, and no model was recorded"
+                f" there: call seen.sent('model', net.state_dict(), round={round}) before."
+            )
+        (number,) = self._known([client])
+        if any(m.sender == f"client/{number}" for m in now.sent):
+            raise UsageError(f"client {client} sent an update in round {round} already.")
+        given = self._tensors(tensors, whose, whole=what == "weights")
+        moved = self._moved(given, now.model, what, whose)
+        training = trainings(self._parts.method, round)[0]
+        own = self._trained_on(number, rows, training.epochs)
+        place = (round, training.phase, f"client/{number}", "server")
+        now.sent.append(Message(*place, "update", moved))
+        batch = {"y": self._data.train.y[own], "rows": own}
+        many = len(own) * self._data.train.stored[0].numel()
+        if many <= 2**18 or training.steps == 1:
+            batch["x"] = self._data.train.images(own)
+        phase = str(training.phase)
+        now.truth[str(number)] = {phase: batch}
+        now.labels[str(number)] = {phase: {"y": batch["y"]}}
+        now.moved.append((int(self._data.sizes[number]), moved))
+
+    def utility(self, metric: str, scores: Any, *, round: int) -> None:
+        """What the model after a round gains: a score for each test example, 0 to 1.
+
+        Where nothing is told, it is the accuracy on ``data.test`` of the mean of what was sent.
+
+        Raises:
+            UsageError: it is another metric than before, or not a score for each.
+        """
+        now = self._current(round)
+        if metric != self._metric:
+            raise UsageError(
+                f"utility {metric!r}: this record's is {self._metric!r}; tell it, or nothing."
+            )
+        found = torch.as_tensor(scores).detach().cpu().flatten().float()
+        many = len(self._data.test)
+        if len(found) != many or not bool(found.isfinite().all()):
+            raise UsageError(
+                f"utility of round {round} has {len(found)} scores: expected a finite one for each"
+                f" of {many} test examples, as in (net(x).argmax(1) == y)."
+            )
+        if float(found.min()) < 0 or float(found.max()) > 1:
+            raise UsageError(
+                f"utility of round {round} lies between {float(found.min()):g} and"
+                f" {float(found.max()):g}: expected 0 to 1 for each example."
+            )
+        self._scores.scores[now.t] = found
+
+    # rounds ---------------------------------------------------------------------------------------
+    def _current(self, round: int) -> _Round:
+        if self._open is None or self._open.t != round:
+            at = "none is open" if self._open is None else f"round {self._open.t} is open"
+            raise UsageError(
+                f"round {round} was told of, and {at}: begin a round with seen.sent('model', ...,"
+                f" round={round})."
+            )
+        return self._open
+
+    def _to(self, round: int) -> None:
+        """Write the round that is open, if another one begins."""
+        if self._ended or self._lock is None:
+            raise UsageError("nothing is recorded here: use `with leakbench.observe(...) as seen`.")
+        if self._open is not None and self._open.t == round:
+            return
+        expected = self._rounds + (self._open is not None) + 1
+        if not isinstance(round, int) or isinstance(round, bool) or round != expected:
+            raise UsageError(
+                f"round {round!r} begins after {expected - 1} rounds: expected round={expected};"
+                " rounds are counted from 1 on, without a gap."
+            )
+        self._close()
+        self._open = _Round(round)
+
+    def _close(self) -> None:
+        """Write the open round and the checkpoint behind it."""
+        now = self._open
+        if now is None:
+            return
+        if not now.sent:
+            raise UsageError(f"no client sent an update in round {now.t}: record one at least.")
+        who = sorted(int(m.sender.partition("/")[2]) for m in now.sent)
+        receivers = self._receivers if self._receivers is not None else who
+        gone = sorted({*who} - {*receivers})
+        if gone:
+            raise UsageError(f"client {gone[0]} sent an update of a model that it did not receive.")
+        self._traffic.down(now.t, "model", receivers, now.model, each=False)
+        order = sorted(now.sent, key=lambda m: int(m.sender.partition("/")[2]))
+        self._traffic.up(now.t, "update", who, order[0].payload, summed=False, stacked=False)
+        model = Message(now.t, 0, "server", "client/*", "model", now.model)
+        file, head = round_file(now.t), {"round": now.t}
+        write_messages(self.path / "transcript" / file, [model, *order])
+        write_tree(self.path / "known" / file, {"client": now.labels}, head, sync=False)
+        write_tree(self.path / "truth" / file, {"client": now.truth}, head, sync=False)
+        if now.t not in self._scores.scores:
+            self._scores.scores[now.t] = self._measured(now)
+        self._rounds, self._open = now.t, None
+        self._spec = self._spec.model_copy(update={"rounds": self._rounds})
+        self._keep()
+
+    def _measured(self, now: _Round) -> Tensor:
+        """The metric, of the mean of what was sent, weighted by what clients hold."""
+        total = sum(n for n, _ in now.moved)
+        after = dict(now.model)
+        for n, moved in now.moved:
+            after = {k: v + moved[k] * (n / total) if k in moved else v for k, v in after.items()}
+        self._fed.t, self._fed.model = now.t, after
+        scores = Evaluations()
+        scores.add(self._fed)
+        self._scores.diagnostics += scores.diagnostics
+        return scores.scores[now.t]
+
+    # the folder -----------------------------------------------------------------------------------
+    def _begin(self) -> None:
+        """A new record, or the one that is there."""
+        where = self.path / "run.json"
+        if self._restart or not where.exists():
+            if self._restart:
+                _cleared(self.path)
+            elif self.path.exists() and any(p.name != ".lock" for p in self.path.iterdir()):
+                raise UsageError(f"{self.path} holds something else: give another name, or out.")
+            self._keep()
+            return
+        then = read_sealed(where)
+        if then.get("origin") != ORIGIN:
+            raise UsageError(f"{self.path} is a run that leakbench trained: give another name.")
+        if then["status"] == "done":
+            raise UsageError(
+                f"{self.path} is complete: give another name or seed, or restart=True, which"
+                " replaces it and its attacks."
+            )
+        mine = self._spec.model_dump(mode="json")
+        differs = [k for k in ("task", "defense", "seed") if then["spec"][k] != mine[k]]
+        if differs:
+            raise UsageError(
+                f"{self.path} was begun with another {differs[0]}: give another name, or"
+                " restart=True, which replaces it."
+            )
+        if not (self.path / STATE).exists():
+            self._keep()
+            return
+        tree, meta = read_tree(self.path / STATE)
+        unlike = origins.unlike_parts(
+            meta["origin"], {**self._origin, "run": meta["origin"]["run"]}
+        )
+        if unlike:
+            raise UsageError(origins.refusal(self.path, meta["origin"], self._origin))
+        self._rounds = int(meta["rounds"])
+        self._traffic.restore(tree.get("traffic", {}), meta["totals"])
+        scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
+        self._scores = Evaluations(scores, [(t, n, v) for t, n, v in meta["diagnostics"]])
+        if self._rounds:
+            self._spec = self._spec.model_copy(update={"rounds": self._rounds})
+
+    def _keep(self) -> None:
+        """How things stand between two rounds."""
+        rows, totals = self._traffic.state()
+        measured = {f"{t:06d}": v for t, v in self._scores.scores.items()}
+        tree = {"traffic": rows, "scores": measured}
+        meta = {"rounds": self._rounds, "totals": totals, "origin": self._origin}
+        write_tree(self.path / STATE, tree, {**meta, "diagnostics": self._scores.diagnostics})
+        write_sealed(self.path / "run.json", {**self._described(), "status": "running"})
+
+    def _described(self) -> dict[str, Any]:
+        facts = origins.origin_facts(self._origin, [], self._data)
+        self._fed.t = 0
+        told = run_described(self._spec, self._parts, self._first, "cpu", facts)
+        return {**told, "origin": ORIGIN, "command": ""}
+
+    @property
+    def _first(self) -> Federation:
+        """A federation that begins: nothing of it was trained."""
+        made, task = self._parts.method, self._parts.task
+        return Federation(made, task, self._data, seed=self._spec.seed)
+
+    def _end(self) -> None:
+        """Everything that is written once, run.json last."""
+        self._close()
+        if not self._rounds:
+            raise UsageError("nothing was recorded: call seen.sent and seen.update in the loop.")
+        path = self.path
+        write_csv(
+            path / "utility.csv", RUN_UTILITY, utility_rows(self._metric, self._scores.scores)
+        )
+        measured = {f"{t:06d}": v for t, v in self._scores.scores.items()}
+        write_tree(path / "utility.safetensors", measured, {"metric": self._metric})
+        told = [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in self._scores.diagnostics]
+        write_csv(path / "diagnostics.csv", RUN_DIAGNOSTICS, told)
+        head = {"columns": ["round", "sender", "receiver"]}
+        traffic = self._traffic.tensors()
+        write_tree(path / "transcript" / "rounds.safetensors", traffic, head)
+        private_data.write_aux(path / "known" / "aux_data.safetensors", self._data, self._spec.task)
+        truth = path / "truth" / "data.safetensors"
+        private_data.write_private_data(truth, self._data, self._spec.task)
+        (path / STATE).unlink(missing_ok=True)
+        done = {**self._described(), "status": "done", "sent": self._traffic.table()}
+        done |= {"missing": [], "phases": {"loss": "outside"}, "fallbacks": {}}
+        without = ("attacks/", STATE.as_posix(), "run.json")
+        write_sealed(path / "run.json", {**done, "files": digests(path, without=without)})
+        self._ended = True
+
+    # what is told, examined -----------------------------------------------------------------------
+    def _expected(self) -> dict[str, Tensor]:
+        """The tensors of the network by name."""
+        return dict(self._fed.model)
+
+    def _known(self, clients: Sequence[int]) -> list[int]:
+        for c in clients:
+            self._own.known(c)
+        return [int(c) for c in clients]
+
+    def _tensors(
+        self, given: Mapping[str, Any], whose: str, *, whole: bool = True
+    ) -> dict[str, Tensor]:
+        """A copy of what was given, which has the network's names, shapes and finite numbers."""
+        if not isinstance(given, Mapping):
+            raise UsageError(f"{whose} is {type(given).__name__}: expected state_dict().")
+        odd = [k for k in given if k not in self._shapes]
+        if odd:
+            raise UsageError(
+                f"{whose} has a tensor {odd[0]!r}, which the network has not."
+                f"{suggestion(str(odd[0]), self._shapes)}"
+            )
+        trained = [k for k, v in self._shapes.items() if v.is_floating_point()]
+        gone = [k for k in (self._shapes if whole else ()) if k not in given and k in trained]
+        if gone or not given:
+            raise UsageError(
+                f"{whose} lacks the tensor {(gone or trained)[0]!r}: give all of them."
+            )
+        out = {}
+        for k, v in given.items():
+            tensor = torch.as_tensor(v).detach().cpu().clone()
+            if tensor.shape != self._shapes[k].shape:
+                raise UsageError(
+                    f"{whose} has {k!r} of shape {tuple(tensor.shape)}, and the network of"
+                    f" {tuple(self._shapes[k].shape)}."
+                )
+            if tensor.is_floating_point():
+                tensor = tensor.float()
+                if not bool(tensor.isfinite().all()):
+                    raise UsageError(f"{whose} is not finite in {k!r}: the training diverged.")
+            out[k] = tensor
+        return out
+
+    def _moved(self, given: Tree, model: Tree, what: str, whose: str) -> dict[str, Tensor]:
+        """The difference that is sent, as every run has it."""
+        floats = {k: v for k, v in given.items() if v.is_floating_point()}
+        if what == "gradient":
+            method = self._parts.method
+            return {k: -method.lr * v for k, v in floats.items()}
+        here = {k: model[k] for k in floats}
+        size, whole, apart = _length(floats), _length(here), _apart(floats, here)
+        if what == "difference":
+            if size > SMALL * whole and apart < SMALL * whole:
+                raise UsageError(
+                    f"{whose} is as long as the model and near it: these are weights; say"
+                    " what='weights'."
+                )
+            moved = floats
+        else:
+            if apart > SMALL * whole and size < SMALL * whole:
+                raise UsageError(
+                    f"{whose} are short beside the model and far from it: this is a difference;"
+                    " say what='difference'."
+                )
+            moved = {k: v - here[k] for k, v in floats.items()}
+        if _length(moved) == 0:
+            raise UsageError(
+                f"{whose} tell nothing: they are the model that was sent. Give what the client has"
+                " after its training."
+            )
+        return moved
+
+    def _trained_on(self, client: int, rows: Any, epochs: int) -> Tensor:
+        """The rows of the task's data behind an update, step by step, one after the other."""
+        held = self._data.rows[client, : self._data.sizes[client]]
+        if rows is None:
+            return held.repeat(max(epochs, 1))
+        plain = rows.tolist() if hasattr(rows, "tolist") else list(rows)
+        steps = [s.tolist() if hasattr(s, "tolist") else s for s in plain]
+        every = [r for s in steps for r in (s if isinstance(s, list | tuple) else [s])]
+        for r in every:
+            if not isinstance(r, int) or isinstance(r, bool) or not 0 <= r < len(held):
+                raise UsageError(
+                    f"client {client} trained on its row {r!r}, and it holds {len(held)}: rows are"
+                    f" places in data.client({client}), from 0 to {len(held) - 1}."
+                )
+        if not every:
+            raise UsageError(f"client {client} trained on no row: give those that it trained on.")
+        return held[torch.tensor(every, dtype=torch.int64)]
+
+
+def _length(tensors: Tree) -> float:
+    return float(torch.stack([v.double().norm() for v in tensors.values()]).norm())
+
+
+def _apart(one: Tree, other: Tree) -> float:
+    return _length({k: v - other[k] for k, v in one.items()})
+
+
+def _cleared(path: Path) -> None:
+    """Delete a record and its attacks; nothing that is none."""
+    import shutil
+
+    if (path / "run.json").exists() and read_sealed(path / "run.json").get("origin") != ORIGIN:
+        raise UsageError(f"{path} is a run that leakbench trained: give another name.")
+    rooms = ("transcript", "control", "known", "truth", "checkpoint", "attacks")
+    for room in rooms:
+        shutil.rmtree(path / room, ignore_errors=True)
+    for name in ("run.json", "utility.csv", "utility.safetensors", "diagnostics.csv"):
+        (path / name).unlink(missing_ok=True)
