@@ -32,6 +32,7 @@ FLAGS = {
     "other_engine": "seeds ran on different engines",
     "stand_in_data": "stand-in data",
     "unofficial_data": "unofficial data: not the files of the official set",
+    "outside": "trained elsewhere: recorded as its owner told it",
     "mixed_code": "begun by other code or on other data, and resumed on request",
     "stale_run": "trained by other code than what is installed",
     "stale_attack": "attacked or scored by other code than what is installed: attack it again",

@@ -43,7 +43,7 @@ def standing(
     if not (folder / NAME).exists() or (isolated and not _in_isolation(folder)):
         return Standing(complete=False, guesses=left)
     meta = read_sealed(folder / NAME)
-    if meta.get("no_control"):
+    if meta.get("submitted") and meta.get("no_control"):
         return Standing(False, None, reason("was_submitted", attack=name))
     why = _outdated(recording, name, attack, meta)
     if why:

@@ -224,6 +224,7 @@ def attack_described(
         "metrics": {},
         "missing": [],
         "seconds": round(seconds, 3),
+        **({"no_control": True} if recording.covered_alone else {}),
         "machine": origin.machine(),
         "command": shlex.join(words),
         "files": {},

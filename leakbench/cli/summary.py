@@ -38,6 +38,7 @@ NOTES = {
     "stale_attack": "attacked by other code than is installed",
     "mixed_code": "made by more than one code",
     "unofficial_data": "unofficial data",
+    "outside": "trained elsewhere",
     "failed_units": "failed units",
     "probe": "probes",
 }

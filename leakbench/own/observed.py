@@ -39,7 +39,6 @@ from leakbench.record.training import utility_rows
 if TYPE_CHECKING:
     from torch import Tensor
 
-ORIGIN = "outside"
 STATE = Path("checkpoint") / "outside.safetensors"
 # What a step of somebody's own optimizer is called here, by what a user calls it.
 STEPS = {"lr": "lr", "batch": "batch", "epochs": "epochs", "steps": "steps"}
@@ -149,6 +148,7 @@ class _Round:
     t: int
     model: Tree = field(default_factory=dict)
     sent: list[Message] = field(default_factory=list)
+    bare: list[Message] = field(default_factory=list)  # as it would have been sent uncovered
     truth: dict[str, Any] = field(default_factory=dict)
     labels: dict[str, Any] = field(default_factory=dict)
     moved: list[tuple[int, Tree]] = field(default_factory=list)  # examples, update
@@ -173,6 +173,7 @@ class Observed:
         self._metric = self._parts.task.metric
         self._open: _Round | None = None
         self._rounds = 0  # whole ones
+        self._bare = True  # was everything told uncovered, too?
         self._lock: Any = None
         self._ended = False
 
@@ -255,6 +256,7 @@ class Observed:
         round: int,
         rows: Any = None,
         what: str = "weights",
+        uncovered: Mapping[str, Tensor] | None = None,
     ) -> None:
         """A client sent this after its training in a round.
 
@@ -266,6 +268,8 @@ class Observed:
             rows: the places, in ``data.client(client)``, of the examples that it trained on, in
                 their order, or a list of them for each step; all of its own if None.
             what: "weights", "difference" or "gradient".
+            uncovered: the same as it would have been sent without clipping, noise and the like,
+                for the control; it stays on this machine, and no attack is shown it.
 
         Raises:
             UsageError: it is not what it is called, or comes out of order.
@@ -289,6 +293,10 @@ class Observed:
         own = self._trained_on(number, rows, training.epochs)
         place = (round, training.phase, f"client/{number}", "server")
         now.sent.append(Message(*place, "update", moved))
+        if uncovered is not None:
+            bare = self._tensors(uncovered, f"the uncovered {what}", whole=what == "weights")
+            moved = self._moved(bare, now.model, what, f"the uncovered {what} of client {client}")
+            now.bare.append(Message(*place, "update", moved))
         batch = {"y": self._data.train.y[own], "rows": own}
         many = len(own) * self._data.train.stored[0].numel()
         if many <= 2**18 or training.steps == 1:
@@ -368,6 +376,9 @@ class Observed:
         model = Message(now.t, 0, "server", "client/*", "model", now.model)
         file, head = round_file(now.t), {"round": now.t}
         write_messages(self.path / "transcript" / file, [model, *order])
+        if now.bare:
+            write_messages(self.path / "control" / file, now.bare)
+        self._bare = self._bare and len(now.bare) == len(now.sent)
         write_tree(self.path / "known" / file, {"client": now.labels}, head, sync=False)
         write_tree(self.path / "truth" / file, {"client": now.truth}, head, sync=False)
         if now.t not in self._scores.scores:
@@ -400,7 +411,7 @@ class Observed:
             self._keep()
             return
         then = read_sealed(where)
-        if then.get("origin") != ORIGIN:
+        if not origins.is_outside(then):
             raise UsageError(f"{self.path} is a run that leakbench trained: give another name.")
         if then["status"] == "done":
             raise UsageError(
@@ -423,7 +434,7 @@ class Observed:
         )
         if unlike:
             raise UsageError(origins.refusal(self.path, meta["origin"], self._origin))
-        self._rounds = int(meta["rounds"])
+        self._rounds, self._bare = int(meta["rounds"]), bool(meta["bare"])
         self._traffic.restore(tree.get("traffic", {}), meta["totals"])
         scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
         self._scores = Evaluations(scores, [(t, n, v) for t, n, v in meta["diagnostics"]])
@@ -436,6 +447,7 @@ class Observed:
         measured = {f"{t:06d}": v for t, v in self._scores.scores.items()}
         tree = {"traffic": rows, "scores": measured}
         meta = {"rounds": self._rounds, "totals": totals, "origin": self._origin}
+        meta |= {"bare": self._bare}
         write_tree(self.path / STATE, tree, {**meta, "diagnostics": self._scores.diagnostics})
         write_sealed(self.path / "run.json", {**self._described(), "status": "running"})
 
@@ -443,7 +455,10 @@ class Observed:
         facts = origins.origin_facts(self._origin, [], self._data)
         self._fed.t = 0
         told = run_described(self._spec, self._parts, self._first, "cpu", facts)
-        return {**told, "origin": ORIGIN, "command": ""}
+        alone = bool(self._traffic.covered) and not self._bare
+        no_control = {"no_control": True} if alone else {}
+        hides = bool(self._traffic.covered)
+        return {**told, **no_control, "hides": hides, "origin": origins.OUTSIDE, "command": ""}
 
     @property
     def _first(self) -> Federation:
@@ -552,8 +567,13 @@ class Observed:
     def _trained_on(self, client: int, rows: Any, epochs: int) -> Tensor:
         """The rows of the task's data behind an update, step by step, one after the other."""
         held = self._data.rows[client, : self._data.sizes[client]]
+        if rows is None and not epochs:
+            raise UsageError(
+                f"client {client} trains by steps: say which of its {len(held)} rows it trained on,"
+                " rows=[...], or by epochs."
+            )
         if rows is None:
-            return held.repeat(max(epochs, 1))
+            return held.repeat(epochs)
         plain = rows.tolist() if hasattr(rows, "tolist") else list(rows)
         steps = [s.tolist() if hasattr(s, "tolist") else s for s in plain]
         every = [r for s in steps for r in (s if isinstance(s, list | tuple) else [s])]
@@ -580,7 +600,9 @@ def _cleared(path: Path) -> None:
     """Delete a record and its attacks; nothing that is none."""
     import shutil
 
-    if (path / "run.json").exists() and read_sealed(path / "run.json").get("origin") != ORIGIN:
+    if (path / "run.json").exists() and read_sealed(path / "run.json").get(
+        "origin"
+    ) != origins.OUTSIDE:
         raise UsageError(f"{path} is a run that leakbench trained: give another name.")
     rooms = ("transcript", "control", "known", "truth", "checkpoint", "attacks")
     for room in rooms:

@@ -29,6 +29,8 @@ CORE = (
     "leakbench.record.rounds",
     "leakbench.record.training",
 )
+# What run.json's `origin` says, and the flag, of a run that leakbench recorded and did not train.
+OUTSIDE = "outside"
 _METHODS = {"task": "tasks", "defense": "defenses"}
 # What must be the same for a checkpoint to be gone on with, in the words of the refusal. The
 # commit is told, too, but it does not decide: the digests say what of it counts.
@@ -208,9 +210,15 @@ def flags(meta: Mapping[str, Any]) -> set[str]:
     return lasting(meta) | ({"stale_run"} if stale_sources(meta) else set())
 
 
+def is_outside(meta: Mapping[str, Any]) -> bool:
+    """Did leakbench record the run of this run.json, and not train it?"""
+    return bool(meta.get("origin") == OUTSIDE)
+
+
 def lasting(meta: Mapping[str, Any]) -> set[str]:
     """Those of ``flags`` that do not depend on what is installed."""
     said = {
+        OUTSIDE: is_outside(meta),
         "unofficial_data": meta.get("data", {}).get("official") is False,
         "mixed_code": bool(meta.get("begun_by")),
     }

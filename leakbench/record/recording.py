@@ -101,6 +101,14 @@ class Recording(Source):
         return "export" in self.run.meta
 
     @property
+    def covered_alone(self) -> bool:
+        """Was some of it covered, and nobody told what would have been sent uncovered?
+
+        Then the attack itself stands for its control, which so says nothing.
+        """
+        return bool(self.run.meta.get("no_control"))
+
+    @property
     def defended(self) -> bool:
         """Does what crossed differ from what would have crossed with nothing defended?"""
         return self.method.undefended() != self.method or bool(self.parts.wrappers)

@@ -167,6 +167,8 @@ class RunJson(_Provenance):
     test_data: Name = ""
     data: _Data = _Data()
     machine: _Machine = _Machine()
+    origin: Literal["", "outside"] = ""
+    no_control: bool = False
     begun_by: Annotated[list[Values], Field(max_length=MANY)] = []
     excerpt: _Excerpt = _Excerpt(left_out=[], of="", run_json="0" * 64, rounds=[0, 0])
     export: _LeftOut = _LeftOut(left_out=[])

@@ -22,8 +22,7 @@ STEEP = 0.1
 CARRIED = frozenset({"oracle_prototypes", "oracle_labels", "gradient_vanished", "below_class_mean"})
 CARRIED |= {"isolated", "submitted", "no_control"}
 CARRIED |= {"restarts_disagree", "loss_did_not_fall", "stand_in_data"}
-CARRIED |= {"unofficial_data", "mixed_code", "stale_run", "stale_attack"}
-CARRIED |= {"isolated", "submitted", "no_control"}
+CARRIED |= {"unofficial_data", "outside", "mixed_code", "stale_run", "stale_attack"}
 # With these an attack says of a guess that its search did not converge.
 UNSETTLED = frozenset({"loss_did_not_fall", "restarts_disagree", "gradient_vanished"})
 # Of one guess also this: it is a blank. Of a row it says how the guesses scored.

@@ -13,10 +13,11 @@ from leakbench.federation.federation import Federation
 from leakbench.record import checkpoint
 from leakbench.record.columns import RUN_DIAGNOSTICS
 from leakbench.record.folders import Run
+from leakbench.record.origin import is_outside
 from leakbench.record.recorder import Recorder
 from leakbench.record.runspec import RunSpec, parts
 from leakbench.verifying import same
-from leakbench.verifying.finding import Finding, compared, holds, unchecked
+from leakbench.verifying.finding import ELSEWHERE, Finding, compared, holds, unchecked
 
 SCORES, DIAGNOSTICS = "utility.safetensors", "diagnostics.csv"
 WHAT = "the last evaluation, from the final model and the test data"
@@ -52,6 +53,9 @@ def evaluated_again(run: Run, again: Callable[[], Federation]) -> Iterator[Findi
     Raises:
         UsageError: a method, the data or the device is not here.
     """
+    if is_outside(run.meta):
+        yield unchecked(SCORES, WHAT, ELSEWHERE)
+        return
     for kind in ("excerpt", "export"):
         if kind in run.meta:
             yield unchecked(SCORES, WHAT, f"an {kind} may lack the final model")

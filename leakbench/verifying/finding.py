@@ -13,6 +13,7 @@ Outcome = Literal["holds", "nearly", "differs", "not checked"]
 # Why some keys are not checked.
 MACHINE = "on which machine it was made, and how it went there, no file tells"
 CHECKOUT = "of which checkout its code was, no file tells; the digests of its sources do"
+ELSEWHERE = "trained elsewhere"  # by its owner's own loop, which leakbench recorded
 LAST_BITS = "but for the last bits"  # so begins what tells that two tensors are nearly the same
 
 

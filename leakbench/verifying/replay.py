@@ -19,6 +19,7 @@ from leakbench.record import checkpoint
 from leakbench.record.columns import RUN_DIAGNOSTICS
 from leakbench.record.folders import Run, typed_rows
 from leakbench.record.messages import round_file
+from leakbench.record.origin import is_outside
 from leakbench.record.recorder import Recorder
 from leakbench.record.rounds import advance
 from leakbench.record.rounds import end as finish
@@ -27,7 +28,15 @@ from leakbench.record.training import diagnostic_rows
 from leakbench.results.recomputed import short_value
 from leakbench.verifying import same
 from leakbench.verifying.final import DIAGNOSTICS, SCORES, federation
-from leakbench.verifying.finding import LAST_BITS, Finding, compared, differs, holds, unchecked
+from leakbench.verifying.finding import (
+    ELSEWHERE,
+    LAST_BITS,
+    Finding,
+    compared,
+    differs,
+    holds,
+    unchecked,
+)
 
 ROOMS = ("transcript", "control", "known", "truth")
 TRAFFIC = "transcript/rounds.safetensors"
@@ -39,6 +48,9 @@ def replayed(run: Run, rounds: int, progress: Progress) -> Iterator[Finding]:
     Raises:
         UsageError: the task's data are not on this machine.
     """
+    if is_outside(run.meta):
+        yield unchecked("transcript", f"the first {rounds} rounds, trained again", ELSEWHERE)
+        return
     for kind in ("excerpt", "export"):
         if kind in run.meta:
             why = f"an {kind} does not hold every message of a round, and cannot be trained again"
@@ -67,6 +79,7 @@ def beyond(run: Run, rounds: int) -> list[Finding]:
     listed = {name.partition("/")[0] for name in run.meta["files"]}
     there = [room for room in ROOMS if room in listed]
     why = f"give --replay ROUNDS, up to {run.spec['rounds']}"
+    why = ELSEWHERE if is_outside(run.meta) else why
     found = [unchecked(room, f"that training sends it{since}", why) for room in there]
     found += [unchecked(SCORES, f"evaluations before the last one{since}", why)]
     found += [unchecked(DIAGNOSTICS, f"what training tells of it{since}", why)]

@@ -25,6 +25,7 @@ from leakbench.verifying.finding import (
     unchecked,
     untold,
 )
+from leakbench.verifying.finding import ELSEWHERE as TRAINED
 
 FILE = "run.json"
 # What the spec, the installed code and the data give a second time.
@@ -37,12 +38,17 @@ ELSEWHERE = ("digest", "status", "files", "sent", "missing", "data", "sources", 
 UNKNOWN = {
     **dict.fromkeys(("device", "machine", "phases", "fallbacks", "begun_by"), MACHINE),
     **dict.fromkeys(("commit", "dirty"), CHECKOUT),
+    **dict.fromkeys(("origin", "no_control"), TRAINED),
     "excerpt": "what it is an excerpt of, is not here",
     "export": "what it is an export of, is not here",
 }
 TWIN = "twin"  # only of a run that was made for a paper's table
-# What an excerpt or an export says otherwise than the run itself.
-PARTS = {"excerpt": {"spec", "stages", "command"}, "export": {"id", "spec", "command"}}
+# What an excerpt, an export or a record of somebody's own loop says otherwise than the run itself.
+PARTS = {
+    "origin": {"hides", "command"},
+    "excerpt": {"spec", "stages", "command"},
+    "export": {"id", "spec", "command"},
+}
 USERS = "they are what its user wrote beside the run, and change no number"
 
 
@@ -82,7 +88,8 @@ def _derived(run: Run, again: Callable[[], Federation]) -> Iterator[Finding]:
         told = unchecked if other else differs
         yield told(FILE, key, f"{why}; other code made it" if other else why)
     for key in sorted(part):
-        yield unchecked(FILE, key, "a part of a run says otherwise than the run itself")
+        said = "a part of a run says otherwise than the run itself"
+        yield unchecked(FILE, key, TRAINED if origin.is_outside(run.meta) else said)
     right = [k for k in DERIVED if k not in part and k not in wrong]
     yield holds(FILE, f"{len(right)} keys, as spec, code and data say them", ", ".join(right))
     yield _covered(run, fed)
@@ -96,6 +103,8 @@ def as_words(key: str, value: Any) -> Any:
 def _covered(run: Run, fed: Federation) -> Finding:
     """Which uplinks a wrapper covers."""
     what = "sent: covered"
+    if origin.is_outside(run.meta):
+        return unchecked(FILE, what, TRAINED)
     for line in run.meta["sent"]:
         covered = line["sender"] == "client" and line["kind"] in fed.traffic.covered
         if line["covered"] != covered:

@@ -22,10 +22,11 @@ NOTED = {
     "other_engine": "Engines differ.",
     "stand_in_data": "Stand-in data.",
     "unofficial_data": "Unofficial data.",
+    "outside": "Trained elsewhere.",
     "mixed_code": "Mixed code.",
     "stale_run": "Older code.",
     "stale_attack": "Older attacks.",
-    "no_control": "Handed-in guesses.",
+    "no_control": "No control.",
 }
 
 
