@@ -196,8 +196,13 @@ def names(kind: str) -> dict[str, str]:
                 " the files."
             )
         found[name] = module
-    found |= {name: f"{GIVEN}{name}" for name in _given[kind] if name not in found}
+    found |= {n: _of_given(n, cls) for n, cls in _given[kind].items() if n not in found}
     return dict(sorted(found.items()))
+
+
+def _of_given(name: str, method: type[Any]) -> str:
+    """The module of what was given: the file whose function made it, or none that there is."""
+    return next((m for m, made in _made.items() if made is method), f"{GIVEN}{name}")
 
 
 def _provided(kind: str) -> Iterator[tuple[str, str]]:
@@ -323,8 +328,8 @@ def load_plugin(kind: str, name: str) -> type[Any]:
         UsageError: the module does not define exactly one.
     """
     module = names(kind)[meant(kind, name)]
-    if not lasts(module):
-        return _given[kind][module.removeprefix(GIVEN)]
+    if meant(kind, name) in _given[kind]:
+        return _given[kind][meant(kind, name)]
     if module.startswith(plugins.ONE):
         return _methods(module)[kind]
     own = _classes(module)
@@ -334,6 +339,61 @@ def load_plugin(kind: str, name: str) -> type[Any]:
             f" it defines {[c.__name__ for c in own]}."
         )
     return own[0]
+
+
+def _task_made(module: str) -> type[Any] | None:
+    """The task that a plugin's function ``task`` makes, once in a process; None without one.
+
+    Raises:
+        UsageError: it fails, or makes something else than ``leakbench.task`` does.
+    """
+    maker = vars(_imported(module)).get("task")
+    if not inspect.isfunction(maker) or maker.__module__ != module or module in _making:
+        return None
+    if module not in _made:
+        _making.add(module)
+        try:
+            _made[module] = maker()
+        except UsageError:
+            raise
+        except (Exception, SystemExit) as error:  # somebody's code may raise anything
+            heed()
+            raise UsageError(
+                f"the function task of {_place(module)} failed ({type(error).__name__}: {error}):"
+                " expected it to return leakbench.task(name, data, model=...)."
+            ) from error
+        finally:
+            _making.discard(module)
+    made: Any = _made[module]
+    if made not in _given["tasks"].values():
+        raise UsageError(
+            f"the function task of {_place(module)} returns {type(made).__name__}: expected what"
+            " leakbench.task(name, data, model=...) gives."
+        )
+    return made
+
+
+_made: dict[str, Any] = {}  # {module of a plugin: what its function ``task`` returned}
+_making: set[str] = set()  # those whose function is at work
+
+
+def task_in(path: str | Path) -> str:
+    """The name of the task that the file ``path`` defines, which is found from here on.
+
+    Raises:
+        UsageError: there is no such file, or it defines no task.
+    """
+    plug(path)
+    module = f"{plugins.ONE}{Path(path).stem}"
+    made = _task_made(module)
+    if made is not None:
+        return next(name for name, cls in _given["tasks"].items() if cls is made)
+    if "tasks" not in _methods(module):
+        raise UsageError(
+            f"{path} defines no task: expected a function task() that returns"
+            " leakbench.task(name, data, model=...), or a class derived from Task."
+        )
+    return _called("tasks", Path(path).stem)
 
 
 def _methods(module: str) -> dict[str, type[Any]]:
@@ -353,11 +413,13 @@ def _methods(module: str) -> dict[str, type[Any]]:
             )
         if kind is not None:
             found[kind] = cls
+    if _task_made(module) is not None or module in _making:
+        return found
     if not found:
         raise UsageError(
             f"{_place(module)} defines no public method"
             f"{f' (but {[c.__name__ for c in own]})' if own else ''}: derive a class from one of"
-            f" {', '.join(_ROOTS)}."
+            f" {', '.join(_ROOTS)}, or let a function task() return leakbench.task(...)."
         )
     return found
 

@@ -33,7 +33,7 @@ TaskName = Annotated[
         "-t",
         "--task",
         autocompletion=completion.completion_of("tasks"),
-        help="A task; digits unless given.",
+        help="A task, or a FILE.py with one of your own; digits unless given.",
     ),
 ]
 Dtype = Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leakbench.base import registry
 from leakbench.base.errors import UsageError, alike, suggestion
 from leakbench.base.plain_text import plain_text
 from leakbench.cli import keys
@@ -114,7 +115,7 @@ def read_spec(path: Path) -> TrainPlan:
         name, plan.task_values = _method(task, f"{path}, task")
         plan.task = name
     else:
-        plan.task = _of_type(task, str, f"{path}: task")
+        plan.task = _task_called(_of_type(task, str, f"{path}: task"))
     _defenses(plan, table, path)
     plan.wrappers = [_method(w, f"{path}, wrapper") for w in _tables(table, "wrapper", path)]
     for name, values in (_method(a, f"{path}, attack") for a in _tables(table, "attack", path)):
@@ -180,6 +181,11 @@ def _of_type(value: Any, kind: type, what: str) -> Any:
     return value
 
 
+def _task_called(text: str) -> str:
+    """The task's name; of a Python file that of the task in it."""
+    return registry.task_in(text) if text.endswith(".py") else text
+
+
 def amend(
     plan: TrainPlan,
     defenses: Sequence[str],
@@ -202,8 +208,9 @@ def amend(
     if called is not None:
         plan.name, plan.named = well_formed(called, "--as"), []
     plan.wrappers += [(name, {}) for name in keys.split_names(wrappers)]
-    if single["task"] is not None and not alike(single["task"], plan.task):
-        plan.task, plan.task_values = single["task"], {}
+    task = None if single["task"] is None else _task_called(single["task"])
+    if task is not None and not alike(task, plan.task):
+        plan.task, plan.task_values = task, {}
     for key in ("rounds", "engine", "dtype", "record"):
         if single[key] is not None:
             setattr(plan, key, single[key])

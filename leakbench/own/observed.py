@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -167,7 +168,7 @@ class Observed:
         self.path, self._spec, self._own, self._restart = path, spec, data, restart
         self._parts: Parts = parts(spec)
         self._data = self._parts.task.examined(data.data)
-        self._fed = Federation(self._parts.method, self._parts.task, self._data, seed=spec.seed)
+        self._fed = self._federation()
         self._shapes = self._expected()
         self._traffic, self._scores = Traffic(set(covered)), Evaluations()
         self._metric = self._parts.task.metric
@@ -452,19 +453,24 @@ class Observed:
         write_sealed(self.path / "run.json", {**self._described(), "status": "running"})
 
     def _described(self) -> dict[str, Any]:
-        facts = origins.origin_facts(self._origin, [], self._data)
-        self._fed.t = 0
-        told = run_described(self._spec, self._parts, self._first, "cpu", facts)
-        alone = bool(self._traffic.covered) and not self._bare
-        no_control = {"no_control": True} if alone else {}
-        hides = bool(self._traffic.covered)
-        return {**told, **no_control, "hides": hides, "origin": origins.OUTSIDE, "command": ""}
+        """run.json as it stands, without its status."""
+        spec, alone = self._spec, bool(self._traffic.covered) and not self._bare
+        more: dict[str, Any] = {"no_control": True} if alone else {}
+        more |= {"id": spec.folder(), "spec": spec.model_dump(mode="json")}
+        return {**self._about, **more, "stages": spec.record.stages(spec.rounds)}
 
-    @property
-    def _first(self) -> Federation:
-        """A federation that begins: nothing of it was trained."""
-        made, task = self._parts.method, self._parts.task
-        return Federation(made, task, self._data, seed=self._spec.seed)
+    @cached_property
+    def _about(self) -> dict[str, Any]:
+        """What of run.json does not depend on the rounds."""
+        facts = origins.origin_facts(self._origin, [], self._data)
+        told = run_described(self._spec, self._parts, self._federation(), "cpu", facts)
+        hides = bool(self._traffic.covered)
+        return {**told, "hides": hides, "origin": origins.OUTSIDE, "command": ""}
+
+    def _federation(self) -> Federation:
+        """One that begins: of the network, and to measure utility; nothing of it is trained."""
+        made, spec = self._parts, self._spec
+        return Federation(made.method, made.task, self._data, seed=spec.seed, engine=spec.engine)
 
     def _end(self) -> None:
         """Everything that is written once, run.json last."""
