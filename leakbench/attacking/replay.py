@@ -303,7 +303,8 @@ class Replay:
         moving = self.trained & model.keys() if len(steps) > 1 else sent
         start = {k: v.detach() for k, v in model.items() if k in moving}
         rates = {k: self.rate * rate_factor(self.module, k) for k in start}
-        terms, moved, total = self.method.sgd_terms(), start, dict[str, Tensor]()
+        terms, moved = self.method.sgd_terms(), start
+        total: dict[str, Tensor] = {}
         speed: dict[str, Tensor | None] = dict.fromkeys(start)
         for step in steps:
             if total:
