@@ -227,6 +227,11 @@ class GradientInversion(Attack):
     def seconds(self, run: Outline) -> float:
         return len(self.at) * self.targets * cost.seconds(run, self)
 
+    def within(self, run: Outline, seconds: float) -> dict[str, Any]:
+        """Fewer updates, two at least."""
+        many = int(seconds / (len(self.at) * cost.seconds(run, self)))
+        return {"targets": many} if 2 <= many < self.targets else {}
+
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         sent = self._sent(view)
         made: dict[int, Guess] = {}

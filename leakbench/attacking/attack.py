@@ -135,6 +135,10 @@ class Attack(Spec):
         """Predicted time on two cores; over ten minutes it is not run unless named."""
         return 1.0
 
+    def within(self, run: Outline, seconds: float) -> dict[str, Any]:
+        """Parameters with which it ends within so many seconds, as it says; {} for none."""
+        return {}
+
     @abstractmethod
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         """Guesses from the view, one per client (and probe) attacked."""

@@ -71,6 +71,19 @@ class ReadyAttack:
         """Predicted time on two cores."""
         return self.attack.seconds(Outline(source, self.attack.threat))
 
+    def within(self, source: Source, seconds: float) -> ReadyAttack:
+        """The same; what it would take longer for than ``seconds``, left out if it can."""
+        if self.seconds(source) <= seconds:
+            return self
+        less = self.attack.within(Outline(source, self.attack.threat), seconds)
+        chosen = {k: v for k, v in self.attack.parameters().items() if k in less or self._set(k)}
+        return build(self.name, {**chosen, **less}) if less else self
+
+    def _set(self, field: str) -> bool:
+        """Is a parameter another than its default?"""
+        default = type(self.attack).model_fields[field].get_default()
+        return bool(self.attack.parameters()[field] != default)
+
     @property
     def title(self) -> str:
         """The name with what differs from the defaults."""

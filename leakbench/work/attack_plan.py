@@ -82,8 +82,12 @@ def made_within(run: Path, seconds: float, device: str, progress: Progress) -> l
     recording = Recording(folders.load(run), provenance.device(device))
     plans = [AttackPlan(recording, choice) for choice in planned(recording)]
     ends, made = time.monotonic() + seconds, []
-    for plan in sorted(plans, key=lambda p: p.seconds):
-        title, left = plan.choice.title, ends - time.monotonic()
+    for whole in sorted(plans, key=lambda p: p.seconds):
+        left = ends - time.monotonic()
+        plan = whole
+        if whole.seconds > left:
+            plan = AttackPlan(recording, whole.choice.within(recording, left))
+        title = plan.choice.title
         if plan.seconds > left:
             terminal.say(
                 f"leakbench: {title} would take about {plan.seconds / 60:.1f} minutes, and"
