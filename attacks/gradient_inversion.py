@@ -228,9 +228,11 @@ class GradientInversion(Attack):
         return len(self.at) * self.targets * cost.seconds(run, self)
 
     def within(self, run: Outline, seconds: float) -> dict[str, Any]:
-        """Fewer updates, two at least."""
-        many = int(seconds / (len(self.at) * cost.seconds(run, self)))
-        return {"targets": many} if 2 <= many < self.targets else {}
+        """Fewer updates, two at least, and where not even these fit, at the last stage alone."""
+        fit = int(seconds / cost.seconds(run, self))
+        if fit >= 2 * len(self.at):
+            return {"targets": min(fit // len(self.at), self.targets)}
+        return {"targets": fit, "at": [self.at[-1]]} if fit >= 2 else {}
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         sent = self._sent(view)

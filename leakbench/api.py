@@ -554,5 +554,7 @@ def _found(runs: Runs) -> list[Run]:
     return list({run.path.resolve(): run for run in out}.values())
 
 
-def _path(run: Run | str | Path) -> Path:
-    return run.path if isinstance(run, Run) else Path(run)
+def _path(run: Run | Observed | str | Path) -> Path:
+    """The folder of a run, or of what was recorded under ``observe``."""
+    found = run if isinstance(run, Run | str | Path) else run.run
+    return found.path if isinstance(found, Run) else Path(found)

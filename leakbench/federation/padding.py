@@ -34,7 +34,11 @@ def paddable(tried: Tried, batch: Batch, classes: int) -> bool:
 
     Losses, gradients and what layers write down for later (BatchNorm's statistics).
     """
-    made, again = (flat(tried(b)) for b in (batch, _otherwise(batch, classes)))
+    made = flat(tried(batch))
+    try:
+        again = flat(tried(_otherwise(batch, classes)))
+    except IndexError:  # the inputs are looked up, and there is no other of such a number
+        return False
     return all(torch.equal(v, again[name]) for name, v in made.items())
 
 

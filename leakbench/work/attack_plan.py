@@ -81,8 +81,9 @@ def made_within(run: Path, seconds: float, device: str, progress: Progress) -> l
         raise UsageError(f"minutes = {seconds / 60:g}: expected a number above 0.")
     recording = Recording(folders.load(run), provenance.device(device))
     plans = [AttackPlan(recording, choice) for choice in planned(recording)]
+    plans.sort(key=lambda p: p.seconds)
     ends, made = time.monotonic() + seconds, []
-    for whole in sorted(plans, key=lambda p: p.seconds):
+    for whole in plans:
         left = ends - time.monotonic()
         plan = whole
         if whole.seconds > left:
