@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Progress
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from leakbench.gate.terms import Terms
     from leakbench.own import Clients, OwnTask
     from leakbench.own.network import Model
+    from leakbench.own.observed import Observed
     from leakbench.results.tables import Tables
     from leakbench.verifying import Finding
 
-Runs = Iterable[Run | str | Path] | str | Path
+OneRun: TypeAlias = "Run | Observed | str | Path"
+Runs: TypeAlias = "Iterable[OneRun] | OneRun"
 DEFAULT_BASELINE = "leakage.json"
 
 
@@ -197,7 +199,7 @@ def train(
 
 
 def attack(
-    run: Run | str | Path,
+    run: OneRun,
     name: str,
     *,
     device: str = "auto",
@@ -224,7 +226,7 @@ def attack(
 
 
 def attack_all(
-    run: Run | str | Path,
+    run: OneRun,
     *,
     minutes: float = 10.0,
     device: str = "auto",
@@ -244,7 +246,7 @@ def attack_all(
     return [Results(Path(folder)) for folder in made]
 
 
-def submit(run: Run | str | Path, guesses: str | Path, *, force: bool = False) -> Results:
+def submit(run: OneRun, guesses: str | Path, *, force: bool = False) -> Results:
     """Score ``guesses``, an attack folder that somebody else made on an export of ``run``.
 
     Its rows carry the flag `submitted`. The floor is made here, and the control where the attack
@@ -261,7 +263,7 @@ def submit(run: Run | str | Path, guesses: str | Path, *, force: bool = False) -
     return Results(Path(pipeline.submit(str(_path(run)), str(guesses), force=force)))
 
 
-def score(run: Run | str | Path, name: str, **params: Any) -> Results:
+def score(run: OneRun, name: str, **params: Any) -> Results:
     """Score the saved guesses of ``name`` on a run again; the attack is not rerun.
 
     Raises:
@@ -364,7 +366,7 @@ def report(
     )
 
 
-def export(run: Run | str | Path, out: str | Path) -> list[str]:
+def export(run: OneRun, out: str | Path) -> list[str]:
     """Write one archive of ``run`` without any answer, for others to attack.
 
     Returns what its owner should know.
@@ -379,7 +381,7 @@ def export(run: Run | str | Path, out: str | Path) -> list[str]:
 
 
 def verify(
-    run: Run | str | Path, *, replay: int = 0, progress: Progress = lambda *_: None
+    run: OneRun, *, replay: int = 0, progress: Progress = lambda *_: None
 ) -> tuple[Finding, ...]:
     """Derive again what the folder of ``run`` claims; ``.outcome`` of each says what came of it.
 
@@ -549,12 +551,16 @@ def _gated(runs: Runs | Tables) -> tuple[list[GateRow], list[Reason]]:
 def _found(runs: Runs) -> list[Run]:
     """The runs that are meant, each once."""
     out: list[Run] = []
-    for run in [runs] if isinstance(runs, (str, Path, Run)) else runs:
-        out += [run] if isinstance(run, Run) else _runs.find([run])
+    for run in runs if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]:
+        if isinstance(run, str | Path):
+            out += _runs.find([run])
+        else:
+            out.append(run if isinstance(run, Run) else run.run)
     return list({run.path.resolve(): run for run in out}.values())
 
 
-def _path(run: Run | Observed | str | Path) -> Path:
+def _path(run: OneRun) -> Path:
     """The folder of a run, or of what was recorded under ``observe``."""
-    found = run if isinstance(run, Run | str | Path) else run.run
-    return found.path if isinstance(found, Run) else Path(found)
+    if isinstance(run, str | Path):
+        return Path(run)
+    return run.path if isinstance(run, Run) else run.run.path

@@ -1,4 +1,4 @@
-"""A table of one's own: 30 measurements of 569 tumours, six hospitals, a network of three layers."""
+"""A table of one's own: 30 measurements of 569 tumours, dealt to six hospitals."""
 
 import torch
 from sklearn.datasets import load_breast_cancer

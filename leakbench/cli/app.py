@@ -73,6 +73,20 @@ def demo(
 
 
 @app.command()
+def new(
+    folder: Annotated[
+        Path, typer.Argument(metavar="NAME", help="A new folder, called as its task is to be.")
+    ],
+) -> int:
+    """Write a project of your own that runs: a task, a loop, a gate, a test."""
+    from leakbench.own.new_project import write_project
+
+    for path in write_project(folder):
+        typer.echo(path)
+    return 0
+
+
+@app.command()
 def train(
     spec: Annotated[
         Path | None, typer.Argument(metavar="[SPEC.toml]", help="What to run, as a file.")
