@@ -9,12 +9,12 @@ Needs ``pip install leakbench[flower]``.
 
 from __future__ import annotations
 
-
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,7 +26,7 @@ from leakbench.own.network import Model, made, prepared
 from leakbench.own.observed import Observed, observe
 
 try:
-    from flwr.app import ArrayRecord, Context, Message
+    from flwr.app import Context, Message
     from flwr.common import Parameters, parameters_to_ndarrays
     from flwr.server.strategy import Strategy as ClassicStrategy
     from flwr.serverapp.strategy import Strategy
@@ -67,12 +67,7 @@ def tell(*, out: str | Path, name: str, rows: Rows | None = None) -> Mod:
         if message.metadata.message_type.partition(".")[0] != TRAIN:
             return call_next(message, context)
         about = message.metadata  # as it came: the app may change what it was given
-        run, node, group, this = (
-            about.run_id,
-            about.dst_node_id,
-            about.group_id,
-            about.message_id,
-        )
+        run, node, group, this = (about.run_id, about.dst_node_id, about.group_id, about.message_id)
         reply = call_next(message, context)
         if reply.has_error():
             return reply
@@ -84,7 +79,9 @@ def tell(*, out: str | Path, name: str, rows: Rows | None = None) -> Mod:
         number = int(context.node_config[PARTITION])
         which = None if rows is None else _plain(rows(message, context))
         truth = {"client": number, "group": group, "message": this, "rows": which}
-        write_json(folder / str(run) / str(node) / f"{this or group}.json", truth)
+        # The name is the server's word for it, and no path of the server's.
+        file = f"{sha256((this or group).encode()).hexdigest()[:16]}.json"
+        write_json(folder / str(run) / str(node) / file, truth)
         return reply
 
     return told
@@ -253,7 +250,7 @@ class _Recording:
         self._net.eval()
         x, y = self._data.test
         with torch.no_grad():
-            found = torch.cat([self._net(part).argmax(1) for part in x.split(AT_ONCE)])
+            found = torch.cat([self._net(part).argmax(1) for part in torch.split(x, AT_ONCE)])
         self.seen.utility("accuracy", found == y, round=self._rounds)
         self._sent = None
 
@@ -330,7 +327,12 @@ def Recorded(
     Args:
         strategy: of the Message API (flwr.serverapp.strategy), or a classic one
             (flwr.server.strategy), whose clients are NumPyClients.
-        out, name, model, data, loss, sgd: as of ``leakbench.observe``.
+        out: as of ``leakbench.observe``.
+        name: as there.
+        model: as there.
+        data: as there.
+        loss: as there.
+        sgd: as there.
         what: what clients send: "weights", "difference" or "gradient".
         rounds: of a classic strategy, which is not told how many: as in ServerConfig(num_rounds).
         how: more of ``leakbench.observe``, as seed, optimizer, covered and restart.

@@ -5,6 +5,7 @@ uv run --extra flower python examples/flower/digits.py runs/flower
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ import leakbench as lb
 from leakbench.flower import Recorded, tell
 
 OUT = str(Path(sys.argv[1] if len(sys.argv) > 1 else "runs").absolute())
-SGD = {"lr": 0.1, "batch": 8, "steps": 2}
+SGD = {"lr": 0.2, "batch": 8, "steps": 4}
 
 
 def net() -> nn.Module:
@@ -29,6 +30,7 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
+@cache
 def load() -> lb.clients:
     """Digits, over five clients with few classes each."""
     digits = load_digits()
