@@ -189,7 +189,18 @@ class _Recording:
         return self._seen
 
     def end(self, error: BaseException | None = None) -> None:
-        """Close it: written whole, or left where it stood if there was an error."""
+        """Close it: written whole, or left where it stood if there was an error.
+
+        Raises:
+            UsageError: no client sent anything.
+        """
+        if error is None and not self._rounds:
+            error = UsageError(
+                f"no client sent an update in any round, so that {self._path} is empty: expected"
+                " one at least; Flower's log says why they failed."
+            )
+            self.end(error)
+            raise error
         kind, trace = (type(error), error.__traceback__) if error else (None, None)
         self._seen = None
         self._open.__exit__(kind, error, trace)

@@ -5,7 +5,6 @@ uv run --extra flower python examples/flower/digits.py runs/flower
 
 import os
 import sys
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,6 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
-@cache
 def load() -> lb.clients:
     """Digits, over five clients with few classes each."""
     digits = load_digits()
