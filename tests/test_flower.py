@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -307,7 +308,11 @@ def test_without_flower_it_says_what_to_install():
 def test_the_example_runs_in_flowers_simulation(tmp_path):
     pytest.importorskip("ray", reason="Flower's simulation needs it")
     done = subprocess.run(
-        [sys.executable, str(EXAMPLE), str(tmp_path)], capture_output=True, text=True, timeout=900
+        [sys.executable, str(EXAMPLE)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={**os.environ, "OUT": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     (page,) = tmp_path.glob("report/index.html")

@@ -1,10 +1,9 @@
 """What does a Flower app leak? Its strategy is recorded, its clients tell, and it is attacked.
 
-uv run --extra flower python examples/flower/digits.py runs/flower
+OUT=runs uv run python examples/flower/digits.py, or with `flwr run examples/flower` in a federation
 """
 
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,8 @@ from torch import nn
 import leakbench as lb
 from leakbench.flower import Recorded, tell
 
-OUT = str(Path(sys.argv[1] if len(sys.argv) > 1 else "runs").absolute())
-SGD = {"lr": 0.2, "batch": 8, "steps": 4}
+OUT = str(Path(os.environ.get("OUT", "runs")).absolute())
+SGD = {"lr": 0.1, "batch": 8, "steps": 2}
 
 
 def net() -> nn.Module:
@@ -30,10 +29,10 @@ def net() -> nn.Module:
 
 
 def load() -> lb.clients:
-    """Digits, over five clients with few classes each."""
+    """Digits, over ten clients with few classes each."""
     digits = load_digits()
     images = (digits.images[:, None] / 16).astype("float32")
-    return lb.clients(images, digits.target, clients=5, split="dir", param=0.5)
+    return lb.clients(images, digits.target, clients=10, split="dir", param=0.5)
 
 
 def trained_on(message: Message, context: Context) -> list[list[int]]:
@@ -77,7 +76,7 @@ def main(grid: Grid, context: Context) -> None:
 if __name__ == "__main__":
     os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
     here = {"init_args": {"num_cpus": 2, "address": "local"}, "client_resources": {"num_cpus": 1}}
-    run_simulation(server, client, num_supernodes=5, backend_config=here)
+    run_simulation(server, client, num_supernodes=10, backend_config=here)
     run = f"{OUT}/flower-digits-s0"
     lb.attack(run, "label_inference", source="update")
     print(lb.report(run, f"{OUT}/report"))
