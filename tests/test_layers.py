@@ -43,6 +43,8 @@ BELOW["reporting"] = SCORED
 ROOMS = (*SCORED, "reporting")
 BELOW["work"] = SCORED
 BELOW["reproduce"] = BELOW["api"] = (*ROOMS, "work")
+# A Flower app's rounds are told as those of a loop of one's own.
+BELOW["flower"] = ("base", "own")
 # A project's tests use the commands as functions, and read what they say.
 BELOW["pytest_plugin"] = ("base", "record", "results", "gate", "reporting", "api")
 BELOW["cli"] = (*BELOW["api"], "api", "reproduce")
