@@ -38,19 +38,39 @@ def inputs(given: Any, whose: str) -> Tensor:
             " of one number or more."
         )
     if x.is_floating_point():
-        x = x.float()
+        told, x = x, x.float()
         wrong = ~x.flatten(1).isfinite().all(1)
         if bool(wrong.any()):
             row = int(wrong.nonzero()[0])
-            value = float(x[row][~x[row].isfinite()][0])
-            raise UsageError(f"{whose} hold {value} in row {row}: expected finite numbers.")
+            value = float(told[row][~x[row].isfinite()][0])
+            raise UsageError(
+                f"{whose} hold {value} in row {row}: expected finite numbers of 32 bits; fill it,"
+                " or leave the row out."
+            )
     elif x.dtype != torch.uint8:
-        x = x.long()
+        x = _tokens(x.long(), whose)
     if x.ndim == 3 and x.dtype == torch.uint8:
         x = x[:, None]
     if x.ndim == 4 and x.shape[3] in COLOURS and x.shape[1] not in COLOURS:
         x = x.movedim(3, 1)
     return x.contiguous()
+
+
+def _tokens(x: Tensor, whose: str) -> Tensor:
+    """Whole numbers, by which a network looks something up."""
+    if x.ndim > 2:
+        raise UsageError(
+            f"{whose} are whole numbers {tuple(x.shape)}: expected tokens, (n, T); of pictures give"
+            " bytes, as x.astype('uint8'), and of signals floats."
+        )
+    wrong = (x < 0).any(1)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise UsageError(
+            f"{whose} hold {int(x[row].min())} in row {row}: whole numbers are tokens, from 0 on;"
+            " of a table or a signal give floats, as x.astype('float32')."
+        )
+    return x
 
 
 def labels(given: Any, count: int, whose: str) -> tuple[Tensor, tuple[str, ...]]:
@@ -110,17 +130,20 @@ def _texts(given: Any) -> list[str] | None:
 
 def _tensor(given: Any, whose: str, expected: str) -> Tensor:
     """What numpy, pandas, lists and torch have."""
-    if isinstance(given, torch.Tensor):
-        found = given.detach().cpu()
-    else:
-        import numpy as np
+    import numpy as np
 
-        try:
-            plain = np.asarray(given)
-            found = torch.from_numpy(np.ascontiguousarray(_known(plain)))
-        except (TypeError, ValueError):
-            kind = getattr(given, "dtype", type(given).__name__)
-            raise UsageError(f"{whose} are {kind}: expected {expected}.") from None
+    kind = getattr(given, "dtype", type(given).__name__)
+    try:
+        if isinstance(given, torch.Tensor):
+            found = given.detach().cpu()
+            found = found if found.layout == torch.strided else found.to_dense()
+        else:
+            found = torch.from_numpy(np.ascontiguousarray(_known(np.asarray(given))))
+    except (TypeError, ValueError, RuntimeError):
+        raise UsageError(
+            f"{whose} are {kind}: expected {expected}, as a tensor, an array or a list of equally"
+            " long ones."
+        ) from None
     if found.is_complex() or (found.dtype == torch.bool and found.ndim < 2):
         raise UsageError(f"{whose} are {found.dtype}: expected {expected}.")
     return found.to(torch.uint8) * 255 if found.dtype == torch.bool else found
@@ -130,6 +153,8 @@ def _known(plain: Any) -> Any:
     """As a type that torch has, too."""
     if plain.dtype.kind == "u" and plain.dtype.itemsize > 1:
         return plain.astype("int64")
+    if plain.dtype.kind in "iufb" and not plain.dtype.isnative:
+        return plain.astype(plain.dtype.newbyteorder("="))
     return plain
 
 

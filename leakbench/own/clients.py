@@ -73,8 +73,7 @@ class Clients:
         free = self._free(held)
         tested, free = self._apart("test", test, free, held)
         granted, free = self._apart("aux", aux, free, held)
-        self.classes = int(max(e.y.max() for e in (tested, granted, self._examples(free)))) + 1
-        self._all_there()
+        self.classes = self._numbered({"test": tested.y, "aux": granted.y})
         if held is None:
             held = self._dealt(free, clients, split, param)
         elif clients not in (None, len(held)):
@@ -215,17 +214,27 @@ class Clients:
     def _examples(self, rows: Tensor) -> Examples:
         return Examples(self._x[rows], self._y[rows], _floats(self._x))
 
-    def _all_there(self) -> None:
-        """Every class up to the last is somebody's."""
-        counts = torch.bincount(self._y, minlength=self.classes)
-        gone = (counts == 0).nonzero().flatten().tolist()
+    def _numbered(self, beside: dict[str, Tensor]) -> int:
+        """How many classes there are: of each up to the last there is an input."""
+        there = self._y.unique()  # no count of each: one of them may be a thousand million
+        if len(there) < 2:
+            raise UsageError(
+                f"all {len(self._y)} labels are {int(there[0])}: expected two classes or more."
+            )
+        gone = (there != torch.arange(len(there))).nonzero().flatten().tolist()
         if gone:
             raise UsageError(
-                f"no input is of class {gone[0]}, and labels go up to {self.classes - 1}: number"
+                f"no input is of class {gone[0]}, and labels go up to {int(there[-1])}: number"
                 " the classes from 0 on without a gap (from 1 on, take one off)."
             )
-        if self.classes < 2:
-            raise UsageError("all inputs are of one class: expected two classes or more.")
+        for what, y in beside.items():
+            if int(y.max()) >= len(there):
+                row = int((y >= len(there)).nonzero()[0])
+                raise UsageError(
+                    f"the {what} labels hold {int(y[row])} in row {row}, and no input of x is of"
+                    f" that class: expected 0 to {len(there) - 1}."
+                )
+        return len(there)
 
     def _range(self, mean: Any, std: Any, given: Any, *, signal: bool) -> InputRange:
         if given is not None or signal:
