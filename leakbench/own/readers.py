@@ -72,7 +72,12 @@ def _picture(path: Path, size: Size, mode: str) -> Any:
         raise UsageError(
             f"{path} cannot be read as a picture ({_said(error)}): mend it, or take it out."
         ) from None
-    return plain if plain.ndim == 3 else plain[..., None]
+    return _channels_first(plain)
+
+
+def _channels_first(plain: Any) -> Any:
+    """(channels, H, W): of small ones nobody could tell afterwards which is which."""
+    return plain[None] if plain.ndim == 2 else plain.transpose(2, 0, 1)
 
 
 def _sides(size: Size) -> tuple[int, int]:
@@ -273,8 +278,7 @@ def _plain(value: Any, size: Size | None, mode: str, whose: str) -> Any:
         if size is not None:
             height, width = _sides(size)
             image = image.resize((width, height))
-        plain = np.asarray(image)
-        return plain if plain.ndim == 3 else plain[..., None]
+        return _channels_first(np.asarray(image))
     try:
         found = np.asarray(value)
     except (TypeError, ValueError, RuntimeError):

@@ -1,5 +1,6 @@
-"""A loop of somebody's own, watched: tiny data and network, and messages that are always the same."""
+"""A loop of somebody's own, watched: tiny data and network, and the same messages always."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -49,6 +50,28 @@ def loop(seen, first, last):
         seen.sent("model", model(t), round=t)
         for c in range(CLIENTS):
             seen.update(weights(t, c), client=c, round=t)
+
+
+def watched(out, tell, **how):
+    """A loop that tells what ``tell`` does."""
+    with observe(out, **how) as seen:
+        tell(seen)
+    return seen
+
+
+class Killed(Exception):
+    pass
+
+
+def killed(out, tell, **how):
+    """The same, killed when it has told."""
+
+    def go(seen):
+        tell(seen)
+        raise Killed
+
+    with pytest.raises(Killed):
+        watched(out, go, **how)
 
 
 def content(folder):

@@ -1,9 +1,24 @@
-"""Broken messages of a loop of somebody's own: one sentence each, and what was whole stays whole."""
+"""Broken messages of a loop of one's own: one sentence each, and what was whole stays whole."""
 
 import numpy as np
 import pytest
 import torch
-from helpers.own_loops import CLIENTS, DATA, X, Y, content, loop, model, net, observe, step, weights
+from helpers.own_loops import (
+    CLIENTS,
+    DATA,
+    Killed,
+    X,
+    Y,
+    content,
+    killed,
+    loop,
+    model,
+    net,
+    observe,
+    step,
+    watched,
+    weights,
+)
 from torch import nn
 
 import leakbench as lb
@@ -146,11 +161,14 @@ def sentence(error, *parts):
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_was_whole_stays_whole(what, tmp_path, through):
     tell, *parts = BROKEN[what]
+
+    def go(seen):
+        loop(seen, 1, WHOLE)
+        seen.sent("model", model(3), round=3)
+        tell(seen, 3)
+
     with pytest.raises(lb.UsageError) as error:
-        with observe(tmp_path) as seen:
-            loop(seen, 1, WHOLE)
-            seen.sent("model", model(3), round=3)
-            tell(seen, 3)
+        watched(tmp_path, go)
     sentence(error, *parts)
     with observe(tmp_path) as seen:  # and it goes on
         begun = seen.begun
@@ -187,20 +205,23 @@ FIRST = {
 def test_nothing_is_written_before_a_round_is_whole(what, tmp_path):
     tell, parts = FIRST[what]
     with pytest.raises(lb.UsageError) as error:
-        with observe(tmp_path) as seen:
-            tell(seen, 1)
+        watched(tmp_path, lambda seen: tell(seen, 1))
     sentence(error, *parts)
     assert not list(tmp_path.iterdir())
 
 
+def told_two_rounds_and_killed(seen):
+    loop(seen, 1, 2)
+    raise Killed
+
+
 def test_outside_of_its_block_nothing_is_told(tmp_path):
     seen = observe(tmp_path)
-    with pytest.raises(lb.UsageError, match="use `with leakbench.observe"):
+    with pytest.raises(lb.UsageError, match=r"use `with leakbench\.observe"):
         seen.sent("model", model(1), round=1)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ZeroDivisionError), seen:
-        loop(seen, 1, 2)
-        raise ZeroDivisionError
+    with pytest.raises(Killed), seen:
+        told_two_rounds_and_killed(seen)
     was = content(tmp_path)
     for late in (lambda: seen.sent("model", model(2), round=2), lambda: told()(seen, 2)):
         with pytest.raises(lb.UsageError):
@@ -256,8 +277,7 @@ SETTINGS = {
 def test_settings_are_told_before_anything_is_written(what, tmp_path):
     how, *parts = SETTINGS[what]
     with pytest.raises(lb.UsageError) as error:
-        with observe(tmp_path, **how) as seen:
-            loop(seen, 1, 1)
+        watched(tmp_path, lambda seen: loop(seen, 1, 1), **how)
     sentence(error, *parts)
     assert not list(tmp_path.iterdir())
 
@@ -281,9 +301,7 @@ ON = {
 @pytest.mark.parametrize("what", ON)
 def test_nobody_goes_on_with_something_else(what, tmp_path, through):
     how, part = ON[what]
-    with pytest.raises(ZeroDivisionError), observe(tmp_path) as seen:
-        loop(seen, 1, 3)
-        raise ZeroDivisionError
+    killed(tmp_path, lambda seen: loop(seen, 1, 3))
     was = content(tmp_path)
     with pytest.raises(lb.UsageError) as error, observe(tmp_path, **how) as seen:
         loop(seen, 3, 4)
@@ -310,7 +328,7 @@ def test_a_finished_record_is_left_alone(tmp_path):
     with observe(tmp_path, restart=True) as seen:
         loop(seen, 1, 1)
     assert "transcript/round-000002.safetensors" not in content(tmp_path / "own-s0")
-    assert lb.load(tmp_path / "own-s0").spec.rounds == 1
+    assert lb.load(tmp_path / "own-s0").spec["rounds"] == 1
 
 
 @pytest.mark.parametrize("restart", [False, True])
