@@ -126,7 +126,8 @@ def _known_loss(loss: Any) -> None:
     weighted = getattr(loss, "weight", None) is not None
     summed = getattr(loss, "reduction", "mean") != "mean"
     if smooth or weighted or summed:
-        what = "label_smoothing" if smooth else "class weights" if weighted else "a sum for a mean"
+        faults = {"label_smoothing": smooth, "class weights": weighted, "a sum for a mean": summed}
+        what = next(name for name, on in faults.items() if on)
         raise UsageError(f"loss has {what}, which attacks do not replay: expected it without.")
 
 

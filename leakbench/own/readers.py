@@ -177,7 +177,9 @@ def _owned(owner: Sequence[int], clients: int) -> dict[str, Any]:
     every: list[list[int]] = [[] for _ in range(clients)]
     for row, c in enumerate(owner):
         every[c].append(row)
-    held = [[row for i, row in enumerate(rows) if i % 5 != 4] for rows in every]
+    held = []
+    for rows in every:
+        held.append([row for i, row in enumerate(rows) if i % 5 != 4])
     share = (len(owner) - sum(map(len, held))) // 2 / len(owner)
     return {"rows": held, "test": share, "aux": share} if share else {"rows": every}
 
