@@ -7,7 +7,8 @@ in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from leakbench.base.errors import UsageError
 from leakbench.base.lazy import torch
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 COLOURS = (1, 3, 4)  # channels of a picture
+MOST = 2.0**53  # up to here a float is told from its neighbours
 LEAST_SIDE = 4  # pixels of a picture's side; what is smaller is a table
 KINDS_OF_RANGE = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 
@@ -31,26 +33,46 @@ def inputs(given: Any, whose: str) -> Tensor:
         UsageError: these are no numbers, there are none, or one is not finite; ``whose`` names
             them.
     """
-    x = _tensor(given, whose, "numbers, (n, ...)")
+    x = _tensor(given, whose, "numbers, (n, ...), a tensor, an array or a list of rows alike")
     if x.ndim < 2 or not len(x) or not x[0].numel():
         raise UsageError(
             f"{whose} are {tuple(x.shape)}: expected (n, ...), the inputs one after the other, each"
             " of one number or more."
         )
     if x.is_floating_point():
-        x = x.float()
+        told, x = x, x.float()
         wrong = ~x.flatten(1).isfinite().all(1)
         if bool(wrong.any()):
             row = int(wrong.nonzero()[0])
-            value = float(x[row][~x[row].isfinite()][0])
-            raise UsageError(f"{whose} hold {value} in row {row}: expected finite numbers.")
+            value = float(told[row][~x[row].isfinite()][0])
+            raise UsageError(
+                f"{whose} hold {value} in row {row}: expected finite numbers of 32 bits; fill it,"
+                " or leave the row out."
+            )
     elif x.dtype != torch.uint8:
-        x = x.long()
+        x = _tokens(x.long(), whose)
     if x.ndim == 3 and x.dtype == torch.uint8:
         x = x[:, None]
     if x.ndim == 4 and x.shape[3] in COLOURS and x.shape[1] not in COLOURS:
         x = x.movedim(3, 1)
     return x.contiguous()
+
+
+def _tokens(x: Tensor, whose: str) -> Tensor:
+    """Whole numbers, by which a network looks something up."""
+    if x.ndim > 2:
+        raise UsageError(
+            f"{whose} are whole numbers {tuple(x.shape)}: expected tokens, (n, T); of pictures give"
+            " bytes, as x.astype('uint8'), and of signals floats."
+        )
+    wrong = (x < 0).any(1)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise UsageError(
+            f"{whose} hold {int(x[row].min())} in row {row}: whole numbers are tokens, from 0 on;"
+            " of a table or a signal give floats, as x.astype('float32')."
+        )
+    return x
 
 
 def labels(given: Any, count: int, whose: str) -> tuple[Tensor, tuple[str, ...]]:
@@ -59,13 +81,13 @@ def labels(given: Any, count: int, whose: str) -> tuple[Tensor, tuple[str, ...]]
     Raises:
         UsageError: there are more or fewer than ``count``, or one is no class.
     """
-    texts = _texts(given)
+    texts = _texts(given, whose)
     if texts is not None:
         names = tuple(sorted(set(texts)))
         place = {name: i for i, name in enumerate(names)}
         y = torch.tensor([place[text] for text in texts], dtype=torch.int64)
         return _as_many(y, count, whose), names
-    y = _tensor(given, whose, "a class for each input, (n,)")
+    y = _tensor(given, whose, "a class for each input, (n,), whole numbers or texts")
     if y.ndim == 2 and y.shape[1] == 1:  # as MedMNIST has them
         y = y[:, 0]
     if y.ndim == 2 and y.shape[1] > 1:
@@ -75,7 +97,7 @@ def labels(given: Any, count: int, whose: str) -> tuple[Tensor, tuple[str, ...]]
         )
     y = _as_many(y, count, whose)
     if y.is_floating_point():
-        wrong = ~y.isfinite() | (y != y.round())
+        wrong = ~(y.abs() < MOST) | (y != y.round())
         if bool(wrong.any()):
             row = int(wrong.nonzero()[0])
             raise UsageError(
@@ -100,29 +122,46 @@ def _as_many(y: Tensor, count: int, whose: str) -> Tensor:
     return y
 
 
-def _texts(given: Any) -> list[str] | None:
+def _texts(given: Any, whose: str) -> list[str] | None:
     """The labels, if they are texts."""
     plain = given.tolist() if hasattr(given, "tolist") else given
-    if isinstance(plain, list | tuple) and plain and all(isinstance(v, str) for v in plain):
-        return list(plain)
-    return None
+    if not isinstance(plain, list | tuple) or not any(isinstance(v, str) for v in plain):
+        return None
+    for row, v in enumerate(plain):
+        if not isinstance(v, str):
+            raise UsageError(
+                f"{whose} hold texts, and {short(v)} in row {row}: expected texts alone, or whole"
+                " numbers alone."
+            )
+    return list(plain)
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Is it a whole number, of Python or of numpy? A truth value is none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def short(value: Any) -> str:
+    """One line of it."""
+    return " ".join(repr(value).split())[:40]
 
 
 def _tensor(given: Any, whose: str, expected: str) -> Tensor:
     """What numpy, pandas, lists and torch have."""
-    if isinstance(given, torch.Tensor):
-        found = given.detach().cpu()
-    else:
-        import numpy as np
+    import numpy as np
 
-        try:
-            plain = np.asarray(given)
-            found = torch.from_numpy(np.ascontiguousarray(_known(plain)))
-        except (TypeError, ValueError):
-            kind = getattr(given, "dtype", type(given).__name__)
-            raise UsageError(f"{whose} are {kind}: expected {expected}.") from None
+    kind = getattr(given, "dtype", type(given).__name__)
+    try:
+        if isinstance(given, torch.Tensor):
+            found = given.detach().cpu()
+            found = found if found.layout == torch.strided else found.to_dense()
+        else:
+            plain = np.require(_known(np.asarray(given)), requirements=("C", "W"))
+            found = torch.from_numpy(plain)
+    except (TypeError, ValueError, RuntimeError):
+        raise UsageError(f"{whose} are {kind}: expected {expected}.") from None
     if found.is_complex() or (found.dtype == torch.bool and found.ndim < 2):
-        raise UsageError(f"{whose} are {found.dtype}: expected {expected}.")
+        raise UsageError(f"{whose} are {kind}: expected {expected}.")
     return found.to(torch.uint8) * 255 if found.dtype == torch.bool else found
 
 
@@ -130,6 +169,8 @@ def _known(plain: Any) -> Any:
     """As a type that torch has, too."""
     if plain.dtype.kind == "u" and plain.dtype.itemsize > 1:
         return plain.astype("int64")
+    if plain.dtype.kind in "iufb" and not plain.dtype.isnative:
+        return plain.astype(plain.dtype.newbyteorder("="))
     return plain
 
 

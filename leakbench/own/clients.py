@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 from leakbench.base.errors import UsageError, among, suggestion
 from leakbench.base.lazy import torch
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 STREAM = "own"  # of the draws: the same data and arguments give the same clients
 RULES = ("class", "qua", "dir", "iid", "shards")
 PARAM = {"qua": 2.0, "dir": 0.5, "shards": 2.0}  # where none is given
+# What a split calls things, by what they are called here.
+OURS = (("task.", ""), ("split_param", "param"), ("a larger mean_local_size", "more inputs"))
 SHARE = 0.1  # of the inputs that are auxiliary, or tested, where nothing else is said
 BY_ACCIDENT = 0.01  # of the test inputs, that may be training inputs: real sets hold a few
 
@@ -73,10 +78,13 @@ class Clients:
         free = self._free(held)
         tested, free = self._apart("test", test, free, held)
         granted, free = self._apart("aux", aux, free, held)
-        self.classes = int(max(e.y.max() for e in (tested, granted, self._examples(free)))) + 1
-        self._all_there()
+        self.classes = self._numbered({"test": tested.y, "aux": granted.y})
         if held is None:
             held = self._dealt(free, clients, split, param)
+        elif split != "iid" or param is not None:
+            raise UsageError(
+                "rows say who holds what, and so does split: leave split and param out, or rows."
+            )
         elif clients not in (None, len(held)):
             raise UsageError(
                 f"clients = {clients}, and rows are of {len(held)} clients: leave clients out."
@@ -85,7 +93,8 @@ class Clients:
         table, counts = padded(parts)
         self.data = TaskData(train, tested, granted, table, counts, _stand_for(train.y, parts))
         self.lies_in = self._range(mean, std, input_range, signal=signal)
-        self._tested_on_nothing_known()
+        self._nothing_twice(test=not _is_share(test), aux=not _is_share(aux))
+        del self._x, self._y  # they are in ``data``
 
     # who holds what -------------------------------------------------------------------------------
     def _held(self, rows: Any) -> list[Tensor] | None:
@@ -93,15 +102,15 @@ class Clients:
         if rows is None:
             return None
         n = len(self._x)
-        plain = rows.tolist() if hasattr(rows, "tolist") else list(rows)
-        if plain and all(isinstance(v, int | float) for v in plain):
-            owners = _whole(plain, "the owners in rows")
-            if len(owners) != n:
-                raise UsageError(
-                    f"rows names an owner for {len(owners)} inputs, and there are {n}: expected the"
-                    " number of a client for each, or a list of rows for each client."
-                )
-            return [(owners == c).nonzero().flatten() for c in range(int(owners.max()) + 1)]
+        plain = rows.tolist() if hasattr(rows, "tolist") else rows
+        if isinstance(plain, str | bytes | Mapping) or not hasattr(plain, "__iter__"):
+            raise UsageError(
+                f"rows is {type(rows).__name__}: expected a list of rows for each client, or the"
+                " number of a client for each input; of a dict take list(rows.values())."
+            )
+        plain = list(plain)
+        if plain and all(isinstance(v, Real) for v in plain):
+            return self._owned(_whole(plain, "the owners in rows"))
         held = [_whole(part, f"the rows of client {c}") for c, part in enumerate(plain)]
         owner: dict[int, int] = {}
         for c, part in enumerate(held):
@@ -119,6 +128,29 @@ class Clients:
                 owner[row] = c
         return held
 
+    def _owned(self, owners: Tensor) -> list[Tensor]:
+        """The rows of each client, of the number (n,) of the client that holds each."""
+        n = len(self._x)
+        if len(owners) != n:
+            raise UsageError(
+                f"rows names an owner for {len(owners)} inputs, and there are {n}: expected the"
+                " number of a client for each, or a list of rows for each client."
+            )
+        if int(owners.min()) < -1:
+            row = int((owners < -1).nonzero()[0])
+            raise UsageError(
+                f"rows says {int(owners[row])} of input {row}: expected the number of a client from"
+                " 0 on, or -1 for nobody."
+            )
+        there = torch.unique(owners[owners >= 0])
+        gone = (there != torch.arange(len(there))).nonzero().flatten().tolist()
+        if gone:
+            raise UsageError(
+                f"client {gone[0]} owns no input, and rows names client {int(there[-1])}: number"
+                " the clients from 0 on without a gap."
+            )
+        return [(owners == c).nonzero().flatten() for c in range(len(there))]
+
     def _free(self, held: list[Tensor] | None) -> Tensor:
         """The rows that nobody holds yet."""
         free = torch.ones(len(self._x), dtype=torch.bool)
@@ -129,33 +161,41 @@ class Clients:
     def _dealt(
         self, free: Tensor, clients: int | None, split: str, param: float | None
     ) -> list[Tensor]:
-        rule = among(split, RULES)
+        rule = among(str(split), RULES)
         if rule not in RULES:
             raise UsageError(
-                f"split = {split!r}: expected one of {', '.join(RULES)}.{suggestion(split, RULES)}"
+                f"split = {split!r}: expected one of {', '.join(RULES)}."
+                f"{suggestion(rule, RULES) if isinstance(split, str) else ''}"
             )
+        value = PARAM.get(rule, 1.0) if param is None else param
+        if param is not None and rule not in PARAM:
+            raise UsageError(f"param = {param!r}: split {rule} has none; leave it out.")
+        if not _is_share(value) or not math.isfinite(value):
+            raise UsageError(f"param = {param!r}: expected a number, as {PARAM[rule]:g}.")
         if clients is None and rule == "class":
             clients = self.classes
-        if not isinstance(clients, int) or isinstance(clients, bool) or clients < 2:
+        if not arrays.is_whole(clients) or clients < 2:
             raise UsageError(
                 f"clients = {clients!r}: expected a whole number from 2 on, among how many the"
                 " inputs are dealt; or rows, which say who holds which."
             )
-        value = PARAM.get(rule, 1.0) if param is None else float(param)
-        how: dict[str, Any] = {"rule": rule, "param": value, "stream": f"task/{STREAM}"}
+        how: dict[str, Any] = {"rule": rule, "param": float(value), "stream": f"task/{STREAM}"}
         y = self._y[free]
         try:
-            parts = splits.split_rows(y, clients=clients, classes=self.classes, **how)
+            parts = splits.split_rows(y, clients=int(clients), classes=self.classes, **how)
         except UsageError as error:  # which speaks as a task's fields are called
-            plain = str(error).replace("task.split_param", "param").replace("split_param", "param")
-            raise UsageError(plain.replace("task.clients", "clients")) from None
+            plain = str(error)
+            for theirs, ours in OURS:
+                plain = plain.replace(theirs, ours)
+            raise UsageError(plain) from None
         return [free[part] for part in parts]
 
     def _train(self, held: list[Tensor]) -> tuple[Examples, list[Tensor]]:
         """All that somebody holds, and who holds which of it."""
         empty = [c for c, part in enumerate(held) if not len(part)]
         if empty or len(held) < 2:
-            what = f"client {empty[0]} has no examples" if empty else "there is one client"
+            there = f"rows are of {len(held)} clients" if len(held) != 1 else "there is one client"
+            what = f"client {empty[0]} has no examples" if empty else there
             raise UsageError(
                 f"{what}: expected two clients or more, each with one example at least."
             )
@@ -168,7 +208,7 @@ class Clients:
         self, what: str, given: Any, free: Tensor, held: list[Tensor] | None
     ) -> tuple[Examples, Tensor]:
         """The test set or the auxiliary data, and the rows that are left."""
-        if isinstance(given, float | int) and not isinstance(given, bool):
+        if _is_share(given):
             if not 0 < given < 1:
                 raise UsageError(
                     f"{what} = {given}: expected a share of the inputs between 0 and 1, or (inputs,"
@@ -178,8 +218,8 @@ class Clients:
             if many >= len(free) + (held is not None):
                 raise UsageError(
                     f"{what} = {given} of {len(self._x)} inputs are {many}, and {len(free)} are"
-                    f" nobody's: give {what}=(inputs, classes) that no client holds, or leave more"
-                    " out of rows."
+                    f" left: give {what}=(inputs, classes) that no client holds, or"
+                    f" {'a smaller share' if held is None else 'leave more out of rows'}."
                 )
             order = shared(0, f"{STREAM}/{what}").permutation("rows", len(free))
             taken = torch.zeros(len(free), dtype=torch.bool)
@@ -202,53 +242,102 @@ class Clients:
                 f"the {what} inputs are {x.dtype}, and the clients' {self._x.dtype}: expected the"
                 " same, bytes or floats, prepared in the same way."
             )
+        if bool(names) != bool(self.names):
+            kinds = ("texts", "numbers") if names else ("numbers", "texts")
+            raise UsageError(
+                f"the {what} labels are {kinds[0]}, and the clients' {kinds[1]}: expected the same."
+            )
         if names != self.names:
-            odd = sorted({*names} ^ {*self.names})
-            if not {*names} <= {*self.names}:
+            odd = sorted({*names} - {*self.names})
+            if odd:
                 raise UsageError(
-                    f"the {what} labels and the clients' are not of the same classes: {odd[0]!r} is"
-                    " on one side alone."
+                    f"the {what} labels hold {odd[0]!r}, and no client's input is of that class:"
+                    f" expected the same classes.{suggestion(odd[0], self.names)}"
                 )
             y = torch.tensor([self.names.index(names[int(k)]) for k in y], dtype=torch.int64)
-        return Examples(x, y, _floats(x)), free
+        return Examples(x.clone(), y.clone(), torch.float32), free  # theirs may change
 
     def _examples(self, rows: Tensor) -> Examples:
-        return Examples(self._x[rows], self._y[rows], _floats(self._x))
+        return Examples(self._x[rows], self._y[rows], torch.float32)
 
-    def _all_there(self) -> None:
-        """Every class up to the last is somebody's."""
-        counts = torch.bincount(self._y, minlength=self.classes)
-        gone = (counts == 0).nonzero().flatten().tolist()
+    def _numbered(self, beside: dict[str, Tensor]) -> int:
+        """How many classes there are: of each up to the last there is an input."""
+        there = torch.unique(self._y)  # no count of each: one of them may be a thousand million
+        if len(there) < 2:
+            raise UsageError(
+                f"all {len(self._y)} labels are {int(there[0])}: expected two classes or more."
+            )
+        gone = (there != torch.arange(len(there))).nonzero().flatten().tolist()
         if gone:
             raise UsageError(
-                f"no input is of class {gone[0]}, and labels go up to {self.classes - 1}: number"
+                f"no input is of class {gone[0]}, and labels go up to {int(there[-1])}: number"
                 " the classes from 0 on without a gap (from 1 on, take one off)."
             )
-        if self.classes < 2:
-            raise UsageError("all inputs are of one class: expected two classes or more.")
+        for what, y in beside.items():
+            if int(y.max()) >= len(there):
+                row = int((y >= len(there)).nonzero()[0])
+                raise UsageError(
+                    f"the {what} labels hold {int(y[row])} in row {row}, and no input of x is of"
+                    f" that class: expected 0 to {len(there) - 1}."
+                )
+        return len(there)
 
     def _range(self, mean: Any, std: Any, given: Any, *, signal: bool) -> InputRange:
-        if given is not None or signal:
-            return declared(given, self.shape, signal=signal)
+        if not isinstance(signal, bool):
+            raise UsageError(f"signal = {signal!r}: expected True or False.")
         if (mean is None) != (std is None):
             raise UsageError("mean and std go together: give both, or neither.")
-        sets = (self.data.train, self.data.test, self.data.aux)
-        return arrays.measured_range(torch.cat([e.stored for e in sets]), mean, std)
-
-    def _tested_on_nothing_known(self) -> None:
-        """Test inputs that are training inputs measure what was learnt by heart."""
-        train, test = self.data.train, self.data.test
-        known = torch.isin(test.marks, train.marks)
-        count = torch.unique(train.marks, return_counts=True)[1]
-        twins = float(count[count > 1].sum()) / len(train)  # of tables, alike by nature
-        if int(known.sum()) > max(BY_ACCIDENT, 2 * twins) * len(test):
-            row = int(known.nonzero()[0])
-            same = int((train.marks == test.marks[row]).nonzero()[0])
-            c = int((self.data.rows == same).any(1).nonzero()[0])
+        if mean is not None and (given is not None or signal):
+            raise UsageError("mean and std say where inputs lie: leave input_range and signal out.")
+        every = torch.cat([e.stored for e in (self.data.train, self.data.test, self.data.aux)])
+        if given is not None or signal:
+            found = declared(given, self.shape, signal=signal)
+        else:
+            found = arrays.measured_range(every, mean, std)
+        if every.dtype == torch.uint8 and not found.plain:
             raise UsageError(
-                f"{int(known.sum())} of {len(test)} test inputs are training inputs, too (row {row}"
-                f" of the test set is client {c}'s): test on what nobody trains on."
+                f"the inputs are bytes, 0 to 255 for 0 to 1, and would lie in {found}: leave mean,"
+                " std and input_range out, or give floats."
             )
+        beyond = "" if every.dtype == torch.uint8 else found.beyond(every)
+        if beyond:
+            raise UsageError(
+                f"the inputs {beyond}, where they were said to lie: give mean and std, or"
+                " input_range=(low, high), as they are."
+            )
+        return found
+
+    def _nothing_twice(self, *, test: bool, aux: bool) -> None:
+        """Who tests on training inputs measures what was learnt by heart; so of aux, if given."""
+        data = self.data
+        if test:
+            row, many = _shared(data.test, data.train)
+            if many:
+                raise UsageError(
+                    f"{many} of {len(data.test)} test inputs are training inputs, too (row {row} of"
+                    f" the test set is client {self._holder(data.test, row)}'s): test on what"
+                    " nobody trains on."
+                )
+        if aux:
+            row, many = _shared(data.aux, data.train)
+            if many:
+                raise UsageError(
+                    f"{many} of {len(data.aux)} aux inputs are training inputs, too (row {row} of"
+                    f" aux is client {self._holder(data.aux, row)}'s): an attacker may be granted"
+                    " them; give what nobody holds."
+                )
+        if test or aux:
+            row, many = _shared(data.aux, data.test)
+            if many:
+                raise UsageError(
+                    f"{many} of {len(data.aux)} aux inputs are test inputs, too (row {row} of aux):"
+                    " expected inputs that no test set holds."
+                )
+
+    def _holder(self, some: Examples, row: int) -> int:
+        """The client that holds the input in ``row`` of ``some``."""
+        same = int((self.data.train.marks == some.marks[row]).nonzero()[0])
+        return int((self.data.rows == same).any(1).nonzero()[0])
 
     # what can be asked ----------------------------------------------------------------------------
     def __len__(self) -> int:
@@ -267,7 +356,7 @@ class Clients:
 
     def known(self, c: int) -> None:
         """Raise UsageError where there is no client ``c``."""
-        if not isinstance(c, int) or not 0 <= c < len(self):
+        if not arrays.is_whole(c) or not 0 <= c < len(self):
             raise UsageError(f"client {c!r}: expected a number from 0 to {len(self) - 1}.")
 
     @property
@@ -301,7 +390,7 @@ class Clients:
         Raises:
             UsageError: there is no picture, or one cannot be read.
         """
-        return cls._read(readers.folder(Path(folder), size, grey=grey), how)
+        return cls._read(readers.folder(folder, size, grey=grey), how)
 
     @classmethod
     def from_npz(cls, file: str | Path, **how: Any) -> Self:
@@ -313,7 +402,7 @@ class Clients:
         Raises:
             UsageError: it cannot be read, or there are no such arrays.
         """
-        return cls._read(readers.npz(Path(file)), how)
+        return cls._read(readers.npz(file), how)
 
     @classmethod
     def from_csv(cls, file: str | Path, *, label: str, client: str = "", **how: Any) -> Self:
@@ -324,7 +413,7 @@ class Clients:
         Raises:
             UsageError: it cannot be read, a column is not there, or a cell is empty.
         """
-        return cls._read(readers.csv(Path(file), label, client), how)
+        return cls._read(readers.csv(file, label, client), how)
 
     @classmethod
     def from_hf(
@@ -360,6 +449,12 @@ class Clients:
     @classmethod
     def _read(cls, found: dict[str, Any], how: dict[str, Any]) -> Self:
         """From what a reader found; what is said in ``how`` goes before."""
+        known = [*inspect.signature(cls).parameters][2:]  # without x and y
+        for name in how:
+            if name not in known:
+                raise UsageError(
+                    f"{name} = {str(how[name])[:40]}: no such argument.{suggestion(name, known)}"
+                )
         if "clients" in how or "split" in how:
             found.pop("rows", None)
         return cls(**{**found, **how})
@@ -369,14 +464,32 @@ def _whole(part: Any, whose: str) -> Tensor:
     """Whole numbers as (n,) int64; ``whose`` names them."""
     plain = part.tolist() if hasattr(part, "tolist") else part
     if not isinstance(plain, Sequence) or isinstance(plain, str):
-        plain = [part]
-    if not all(isinstance(v, int) and not isinstance(v, bool) for v in plain):
-        raise UsageError(f"{whose} are {str(part)[:40]}: expected whole numbers.")
-    return torch.tensor(list(plain), dtype=torch.int64)
+        raise UsageError(
+            f"{whose} are {arrays.short(plain)}: expected a list of whole numbers; or give in rows"
+            " the number of a client for each input."
+        )
+    for v in plain:
+        if not arrays.is_whole(v) or abs(v) >= 2**63:
+            raise UsageError(f"{whose} hold {arrays.short(v)}: expected whole numbers.")
+    return torch.tensor([int(v) for v in plain], dtype=torch.int64)
 
 
-def _floats(x: Tensor) -> torch.dtype:
-    return torch.float32
+def _is_share(given: Any) -> TypeGuard[float]:
+    """Is it a number?"""
+    return isinstance(given, Real) and not isinstance(given, bool)
+
+
+def _shared(some: Examples, other: Examples) -> tuple[int, int]:
+    """How many inputs of ``some`` are in ``other``, too, and the row of the first: 0 and 0 of few.
+
+    Of tables, whose rows are alike by nature, more are few.
+    """
+    known = torch.isin(some.marks, other.marks)
+    count = torch.unique(other.marks, return_counts=True)[1]
+    twins = float(count[count > 1].sum()) / len(other)
+    if int(known.sum()) <= max(BY_ACCIDENT, 2 * twins) * len(some):
+        return 0, 0
+    return int(known.nonzero()[0]), int(known.sum())
 
 
 def _stand_for(y: Tensor, parts: Sequence[Tensor]) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from leakbench.base import locks
-from leakbench.base.errors import UsageError, suggestion
+from leakbench.base.errors import MethodError, UsageError, suggestion
 from leakbench.base.files import (
     digests,
     read_sealed,
@@ -25,6 +26,7 @@ from leakbench.federation.evaluate import Evaluations
 from leakbench.federation.federation import Federation
 from leakbench.federation.local_steps import trainings
 from leakbench.federation.traffic import Traffic
+from leakbench.own.arrays import is_whole
 from leakbench.own.clients import Clients
 from leakbench.own.network import Model
 from leakbench.own.own_task import own_task
@@ -86,13 +88,26 @@ def observe(
         raise UsageError(
             f"observer = {observer!r}: expected 'server'; record what it sends and receives."
         )
+    if not isinstance(out, str | Path):
+        raise UsageError(f"out is {type(out).__name__}: expected the path of a folder.")
+    if not isinstance(restart, bool):
+        raise UsageError(f"restart = {restart!r}: expected True or False.")
+    several = isinstance(covered, list | tuple | set | frozenset)
+    kinds: list[Any] = [*covered] if several else [covered]
+    for kind in kinds:
+        if kind != "update":
+            raise UsageError(
+                f"covered has {kind!r}: expected ['update'], what clients send, or []."
+            )
+    if sgd is not None and not isinstance(sgd, Mapping):
+        raise UsageError(f"sgd is {type(sgd).__name__}: expected dict(lr=..., batch=..., ...).")
     _known_loss(loss)
     defense, params = _method({**(sgd or {})}, optimizer)
     own_task(name, data, model=model)
     spec = make_spec(
         defense, task=name, params=params, rounds=1, seed=seed, engine="loop", record="all"
     )
-    return Observed(Path(out) / f"{name}-s{seed}", spec, data, frozenset(covered), restart=restart)
+    return Observed(Path(out) / f"{name}-s{seed}", spec, data, frozenset(kinds), restart=restart)
 
 
 def _known_loss(loss: Any) -> None:
@@ -109,8 +124,10 @@ def _known_loss(loss: Any) -> None:
         )
     smooth = getattr(loss, "label_smoothing", 0.0)
     weighted = getattr(loss, "weight", None) is not None
-    if smooth or weighted:
-        what = "label_smoothing" if smooth else "class weights"
+    summed = getattr(loss, "reduction", "mean") != "mean"
+    if smooth or weighted or summed:
+        faults = {"label_smoothing": smooth, "class weights": weighted, "a sum for a mean": summed}
+        what = next(name for name, on in faults.items() if on)
         raise UsageError(f"loss has {what}, which attacks do not replay: expected it without.")
 
 
@@ -128,6 +145,9 @@ def _method(sgd: dict[str, Any], optimizer: str) -> tuple[str, dict[str, Any]]:
         raise UsageError(
             "sgd says how long clients train by steps or by epochs: expected one of the two."
         )
+    for key in ("steps", "epochs"):
+        if key in sgd and (not is_whole(sgd[key]) or sgd[key] < 1):
+            raise UsageError(f"sgd has {key} = {sgd[key]!r}: expected a whole number from 1 on.")
     params = {key: sgd[key] for key in STEPS if key in sgd}
     params |= {"steps": 0} if "epochs" in sgd else {}
     more = {key: sgd[key] for key in MORE if sgd.get(key)}
@@ -168,8 +188,14 @@ class Observed:
         self.path, self._spec, self._own, self._restart = path, spec, data, restart
         self._parts: Parts = parts(spec)
         self._data = self._parts.task.examined(data.data)
-        self._fed = self._federation()
+        try:
+            self._fed = self._federation()
+        except MethodError as error:  # the network is the user's
+            said = str(error).rstrip(".")
+            raise UsageError(f"model: {said}; give one that the data fit.") from None
         self._shapes = self._expected()
+        self._trained = [k for k, v in self._fed.module.named_parameters() if v.requires_grad]
+        self._receivers: list[int] | None = None
         self._traffic, self._scores = Traffic(set(covered)), Evaluations()
         self._metric = self._parts.task.metric
         self._open: _Round | None = None
@@ -200,7 +226,10 @@ class Observed:
             if kind is None:
                 self._end()
         finally:
-            self._lock.__exit__(None, None, None)
+            lock, self._lock, self._open = self._lock, None, None
+            lock.__exit__(None, None, None)
+            with suppress(OSError):  # which it is not, if anything was written
+                self.path.rmdir()
 
     @property
     def begun(self) -> int:
@@ -242,12 +271,13 @@ class Observed:
         """
         if kind != "model":
             raise UsageError(f"the server sent {kind!r}: expected 'model'.")
+        receivers = None if clients is None else self._known(clients)
         self._to(round)
         now = self._current(round)
         if now.model:
             raise UsageError(f"the model of round {round} was recorded already: send it once.")
         now.model = self._tensors(tensors, f"the model of round {round}")
-        self._receivers = None if clients is None else self._known(clients)
+        self._receivers = receivers
 
     def update(
         self,
@@ -276,9 +306,11 @@ class Observed:
             UsageError: it is not what it is called, or comes out of order.
         """
         now, whose = self._current(round), f"the {what} of client {client} in round {round}"
+        round = now.t
         if what not in KINDS:
             raise UsageError(
-                f"what = {what!r}: expected one of {', '.join(KINDS)}.{suggestion(what, KINDS)}"
+                f"what = {what!r}: expected one of {', '.join(KINDS)}."
+                f"{suggestion(str(what), KINDS)}"
             )
         if not now.model:
             raise UsageError(
@@ -320,8 +352,17 @@ class Observed:
             raise UsageError(
                 f"utility {metric!r}: this record's is {self._metric!r}; tell it, or nothing."
             )
-        found = torch.as_tensor(scores).detach().cpu().flatten().float()
         many = len(self._data.test)
+        try:
+            given = torch.as_tensor(scores)
+            found = given.detach().cpu().flatten().float() if not given.is_complex() else None
+        except (TypeError, ValueError, RuntimeError):
+            found = None
+        if found is None:
+            raise UsageError(
+                f"utility of round {round} is {type(scores).__name__} of no numbers: expected one"
+                f" for each of {many} test examples, as in (net(x).argmax(1) == y)."
+            )
         if len(found) != many or not bool(found.isfinite().all()):
             raise UsageError(
                 f"utility of round {round} has {len(found)} scores: expected a finite one for each"
@@ -336,10 +377,10 @@ class Observed:
 
     # rounds ---------------------------------------------------------------------------------------
     def _current(self, round: int) -> _Round:
-        if self._open is None or self._open.t != round:
+        if self._open is None or not is_whole(round) or self._open.t != round:
             at = "none is open" if self._open is None else f"round {self._open.t} is open"
             raise UsageError(
-                f"round {round} was told of, and {at}: begin a round with seen.sent('model', ...,"
+                f"round {round!r} was told of, and {at}: begin a round with seen.sent('model', ...,"
                 f" round={round})."
             )
         return self._open
@@ -348,16 +389,16 @@ class Observed:
         """Write the round that is open, if another one begins."""
         if self._ended or self._lock is None:
             raise UsageError("nothing is recorded here: use `with leakbench.observe(...) as seen`.")
-        if self._open is not None and self._open.t == round:
+        if self._open is not None and is_whole(round) and self._open.t == round:
             return
         expected = self._rounds + (self._open is not None) + 1
-        if not isinstance(round, int) or isinstance(round, bool) or round != expected:
+        if not is_whole(round) or round != expected:
             raise UsageError(
                 f"round {round!r} begins after {expected - 1} rounds: expected round={expected};"
                 " rounds are counted from 1 on, without a gap."
             )
         self._close()
-        self._open = _Round(round)
+        self._open = _Round(int(round))
 
     def _close(self) -> None:
         """Write the open round and the checkpoint behind it."""
@@ -371,6 +412,10 @@ class Observed:
         gone = sorted({*who} - {*receivers})
         if gone:
             raise UsageError(f"client {gone[0]} sent an update of a model that it did not receive.")
+        if not self._rounds:  # what is wrong before leaves the folder as it was
+            if self._restart:
+                _cleared(self.path)
+            self._keep()
         self._traffic.down(now.t, "model", receivers, now.model, each=False)
         order = sorted(now.sent, key=lambda m: int(m.sender.partition("/")[2]))
         self._traffic.up(now.t, "update", who, order[0].payload, summed=False, stacked=False)
@@ -404,37 +449,36 @@ class Observed:
     def _begin(self) -> None:
         """A new record, or the one that is there."""
         where = self.path / "run.json"
-        if self._restart or not where.exists():
-            if self._restart:
-                _cleared(self.path)
-            elif self.path.exists() and any(p.name != ".lock" for p in self.path.iterdir()):
+        if not where.exists():
+            if not self._restart and any(p.name != ".lock" for p in self.path.iterdir()):
                 raise UsageError(f"{self.path} holds something else: give another name, or out.")
-            self._keep()
             return
         then = read_sealed(where)
         if not origins.is_outside(then):
             raise UsageError(f"{self.path} is a run that leakbench trained: give another name.")
+        if self._restart:
+            return
         if then["status"] == "done":
             raise UsageError(
                 f"{self.path} is complete: give another name or seed, or restart=True, which"
                 " replaces it and its attacks."
             )
-        mine = self._spec.model_dump(mode="json")
-        differs = [k for k in ("task", "defense", "seed") if then["spec"][k] != mine[k]]
+        differs = _differs(then["spec"], self._spec.model_dump(mode="json"))
+        if not differs and not (self.path / STATE).exists():
+            return
+        tree, meta = read_tree(self.path / STATE) if not differs else ({}, {})
+        if not differs and {*meta["covered"]} != self._traffic.covered:
+            differs = "another covered"
+        if not differs:
+            unlike = origins.unlike_parts(
+                meta["origin"], {**self._origin, "run": meta["origin"]["run"]}
+            )
+            differs = ", ".join(f"{origins.part_text(k)} that differs" for k in unlike)
         if differs:
             raise UsageError(
-                f"{self.path} was begun with another {differs[0]}: give another name, or"
-                " restart=True, which replaces it."
+                f"{self.path} was begun with {differs}: go on as it was begun, give another name,"
+                " or restart=True, which replaces it and its attacks."
             )
-        if not (self.path / STATE).exists():
-            self._keep()
-            return
-        tree, meta = read_tree(self.path / STATE)
-        unlike = origins.unlike_parts(
-            meta["origin"], {**self._origin, "run": meta["origin"]["run"]}
-        )
-        if unlike:
-            raise UsageError(origins.refusal(self.path, meta["origin"], self._origin))
         self._rounds, self._bare = int(meta["rounds"]), bool(meta["bare"])
         self._traffic.restore(tree.get("traffic", {}), meta["totals"])
         scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
@@ -448,7 +492,7 @@ class Observed:
         measured = {f"{t:06d}": v for t, v in self._scores.scores.items()}
         tree = {"traffic": rows, "scores": measured}
         meta = {"rounds": self._rounds, "totals": totals, "origin": self._origin}
-        meta |= {"bare": self._bare}
+        meta |= {"bare": self._bare, "covered": sorted(self._traffic.covered)}
         write_tree(self.path / STATE, tree, {**meta, "diagnostics": self._scores.diagnostics})
         write_sealed(self.path / "run.json", {**self._described(), "status": "running"})
 
@@ -492,6 +536,9 @@ class Observed:
         truth = path / "truth" / "data.safetensors"
         private_data.write_private_data(truth, self._data, self._spec.task)
         (path / STATE).unlink(missing_ok=True)
+        for file in path.glob("*/round-*.safetensors"):  # of a round that was killed
+            if file.name > round_file(self._rounds):
+                file.unlink()
         done = {**self._described(), "status": "done", "sent": self._traffic.table()}
         done |= {"missing": [], "phases": {"loss": "outside"}, "fallbacks": {}}
         without = ("attacks/", STATE.as_posix(), "run.json")
@@ -504,46 +551,65 @@ class Observed:
         return dict(self._fed.model)
 
     def _known(self, clients: Sequence[int]) -> list[int]:
-        for c in clients:
+        plain = clients.tolist() if hasattr(clients, "tolist") else clients
+        if isinstance(plain, str) or not isinstance(plain, Iterable):
+            raise UsageError(f"clients is {plain!r}: expected a list of the numbers of clients.")
+        found = list(plain)
+        for c in found:
             self._own.known(c)
-        return [int(c) for c in clients]
+        return sorted({int(c) for c in found})
 
     def _tensors(
         self, given: Mapping[str, Any], whose: str, *, whole: bool = True
     ) -> dict[str, Tensor]:
         """A copy of what was given, which has the network's names, shapes and finite numbers."""
         if not isinstance(given, Mapping):
-            raise UsageError(f"{whose} is {type(given).__name__}: expected state_dict().")
+            raise UsageError(
+                f"{whose} came as {type(given).__name__}: expected tensors by name, as"
+                " net.state_dict() has them."
+            )
         odd = [k for k in given if k not in self._shapes]
         if odd:
             raise UsageError(
-                f"{whose} has a tensor {odd[0]!r}, which the network has not."
+                f"in {whose} there is a tensor {odd[0]!r}, which the network has not."
                 f"{suggestion(str(odd[0]), self._shapes)}"
             )
-        trained = [k for k, v in self._shapes.items() if v.is_floating_point()]
-        gone = [k for k in (self._shapes if whole else ()) if k not in given and k in trained]
-        if gone or not given:
+        floats = [k for k, v in self._shapes.items() if v.is_floating_point()]
+        gone = [k for k in (floats if whole else self._trained) if k not in given]
+        if gone:
             raise UsageError(
-                f"{whose} lacks the tensor {(gone or trained)[0]!r}: give all of them."
+                f"in {whose} the tensor {gone[0]!r} is missing: give all that the network has."
             )
         out = {}
         for k, v in given.items():
-            tensor = torch.as_tensor(v).detach().cpu().clone()
+            tensor = _copied(v)
+            if tensor is None or tensor.is_floating_point() != (k in floats):
+                kind = getattr(v, "dtype", type(v).__name__)
+                raise UsageError(
+                    f"in {whose} {k!r} is {kind}: expected {self._shapes[k].dtype}, as the network"
+                    " has it."
+                )
             if tensor.shape != self._shapes[k].shape:
                 raise UsageError(
-                    f"{whose} has {k!r} of shape {tuple(tensor.shape)}, and the network of"
-                    f" {tuple(self._shapes[k].shape)}."
+                    f"in {whose} {k!r} is of shape {tuple(tensor.shape)}: expected"
+                    f" {tuple(self._shapes[k].shape)}, as the network has it."
                 )
             if tensor.is_floating_point():
                 tensor = tensor.float()
                 if not bool(tensor.isfinite().all()):
-                    raise UsageError(f"{whose} is not finite in {k!r}: the training diverged.")
+                    raise UsageError(
+                        f"in {whose} {k!r} is not finite: the training diverged; take a smaller lr."
+                    )
             out[k] = tensor
         return out
 
     def _moved(self, given: Tree, model: Tree, what: str, whose: str) -> dict[str, Tensor]:
         """The difference that is sent, as every run has it."""
         floats = {k: v for k, v in given.items() if v.is_floating_point()}
+        if what != "weights" and _length(floats) == 0:
+            raise UsageError(
+                f"{whose} is zero everywhere: give what came of the client's training."
+            )
         if what == "gradient":
             method = self._parts.method
             return {k: -method.lr * v for k, v in floats.items()}
@@ -552,21 +618,21 @@ class Observed:
         if what == "difference":
             if size > SMALL * whole and apart < SMALL * whole:
                 raise UsageError(
-                    f"{whose} is as long as the model and near it: these are weights; say"
+                    f"{whose} is as long as the model and near it: if these are weights, say"
                     " what='weights'."
                 )
             moved = floats
         else:
             if apart > SMALL * whole and size < SMALL * whole:
                 raise UsageError(
-                    f"{whose} are short beside the model and far from it: this is a difference;"
+                    f"{whose} are short beside the model and far from it: if this is a difference,"
                     " say what='difference'."
                 )
             moved = {k: v - here[k] for k, v in floats.items()}
         if _length(moved) == 0:
             raise UsageError(
-                f"{whose} tell nothing: they are the model that was sent. Give what the client has"
-                " after its training."
+                f"{whose} are those of the model that was sent: give what the client has after its"
+                " training."
             )
         return moved
 
@@ -580,11 +646,16 @@ class Observed:
             )
         if rows is None:
             return held.repeat(epochs)
-        plain = rows.tolist() if hasattr(rows, "tolist") else list(rows)
+        plain = rows.tolist() if hasattr(rows, "tolist") else rows
+        if isinstance(plain, str) or not isinstance(plain, Iterable):
+            raise UsageError(
+                f"rows of client {client} is {plain!r}: expected a list of places in"
+                f" data.client({client}), or one for each step."
+            )
         steps = [s.tolist() if hasattr(s, "tolist") else s for s in plain]
         every = [r for s in steps for r in (s if isinstance(s, list | tuple) else [s])]
         for r in every:
-            if not isinstance(r, int) or isinstance(r, bool) or not 0 <= r < len(held):
+            if not is_whole(r) or not 0 <= r < len(held):
                 raise UsageError(
                     f"client {client} trained on its row {r!r}, and it holds {len(held)}: rows are"
                     f" places in data.client({client}), from 0 to {len(held) - 1}."
@@ -592,6 +663,27 @@ class Observed:
         if not every:
             raise UsageError(f"client {client} trained on no row: give those that it trained on.")
         return held[torch.tensor(every, dtype=torch.int64)]
+
+
+def _copied(given: Any) -> Tensor | None:
+    """A tensor of its own; None where these are no numbers."""
+    try:
+        found = torch.as_tensor(given).detach().cpu()
+        found = found.clone() if found.layout == torch.strided else found.to_dense()
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return None if found.is_complex() else found
+
+
+def _differs(then: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
+    """In what a record was begun otherwise, as it is called in ``observe``; empty: in nothing."""
+    before, now = then["task"]["params"], mine["task"]["params"]
+    for key, called in (("data", "other data"), ("network", "another model")):
+        if before.get(key) != now[key]:
+            return called
+    if then["defense"] != mine["defense"]:
+        return "another sgd or optimizer"
+    return next((f"another {k}" for k in ("task", "seed") if then[k] != mine[k]), "")
 
 
 def _length(tensors: Tree) -> float:
@@ -606,10 +698,6 @@ def _cleared(path: Path) -> None:
     """Delete a record and its attacks; nothing that is none."""
     import shutil
 
-    if (path / "run.json").exists() and read_sealed(path / "run.json").get(
-        "origin"
-    ) != origins.OUTSIDE:
-        raise UsageError(f"{path} is a run that leakbench trained: give another name.")
     rooms = ("transcript", "control", "known", "truth", "checkpoint", "attacks")
     for room in rooms:
         shutil.rmtree(path / room, ignore_errors=True)

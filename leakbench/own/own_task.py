@@ -41,8 +41,13 @@ class OwnTask(Task):
     model: str = "own"
     width: int = 1
     dim: int = Field(64, ge=2, le=4096, description="outputs, for methods that compare embeddings")
-    data: str = Field("", description="SHA-256 of the data, its first 8 digits")
-    network: str = Field("", description="SHA-256 of the network's layers, its first 8 digits")
+    # Filled in by ``_the_same``, which pydantic asks of a default only if it is told to.
+    data: str = Field(
+        "", validate_default=True, description="SHA-256 of the data, its first 8 digits"
+    )
+    network: str = Field(
+        "", validate_default=True, description="SHA-256 of the network's layers, its first 8 digits"
+    )
 
     @field_validator("data", "network")
     @classmethod

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.errors import UsageError, suggestion
-from leakbench.base.lazy import torch
+from leakbench.base.errors import FAULTS, UsageError, suggestion
+from leakbench.own.arrays import is_whole
 
 Size = int | tuple[int, int]
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 TRAIN, TEST = ("train", "training"), ("test", "testing", "val", "valid", "validation")
+MOST_TEXTS = 1000  # of a column of a table: each becomes a column
 MEDMNIST = ("train_images", "train_labels", "test_images", "test_labels")
 
 
-def folder(place: Path, size: Size, *, grey: bool) -> dict[str, Any]:
+def _path(given: Any) -> Path:
+    if not isinstance(given, str | Path):
+        raise UsageError(f"the place to read from is {type(given).__name__}: expected a path.")
+    return Path(given)
+
+
+def _said(error: Exception) -> str:
+    """What another library says is wrong, as the end of a sentence."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+def folder(given: str | Path, size: Size, *, grey: bool) -> dict[str, Any]:
     """Pictures in a folder for each class; in "train" and "test", where there are such."""
+    place = _path(given)
     if not place.is_dir():
         raise UsageError(f"{place} is no folder: expected one with a folder for each class.")
     inside = {p.name.lower(): p for p in sorted(place.iterdir()) if p.is_dir()}
@@ -48,35 +62,51 @@ def _pictures(place: Path, size: Size, *, grey: bool) -> tuple[Any, list[str]]:
 
 def _picture(path: Path, size: Size, mode: str) -> Any:
     import numpy as np
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     height, width = _sides(size)
     try:
         with Image.open(path) as image:
             plain = np.asarray(image.convert(mode).resize((width, height)))
-    except (OSError, UnidentifiedImageError, ValueError, Image.DecompressionBombError) as error:
-        raise UsageError(f"{path} cannot be read as a picture: {error}.") from None
-    return plain if plain.ndim == 3 else plain[..., None]
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UsageError(
+            f"{path} cannot be read as a picture ({_said(error)}): mend it, or take it out."
+        ) from None
+    return _channels_first(plain)
+
+
+def _channels_first(plain: Any) -> Any:
+    """(channels, H, W): of small ones nobody could tell afterwards which is which."""
+    return plain[None] if plain.ndim == 2 else plain.transpose(2, 0, 1)
 
 
 def _sides(size: Size) -> tuple[int, int]:
-    sides = (size, size) if isinstance(size, int) else tuple(size)
-    if len(sides) != 2 or not all(isinstance(s, int) and s > 0 for s in sides):
+    sides: Any = tuple(size) if isinstance(size, list | tuple) else (size, size)
+    whole = all(is_whole(s) and s > 0 for s in sides)
+    if len(sides) != 2 or not whole:
         raise UsageError(f"size = {size!r}: expected a number of pixels, or (height, width).")
-    return sides
+    return int(sides[0]), int(sides[1])
 
 
-def npz(file: Path) -> dict[str, Any]:
+def npz(given: str | Path) -> dict[str, Any]:
     """Arrays ``x`` and ``y``, or as MedMNIST has them."""
+    import zipfile
+    import zlib
+
     import numpy as np
 
+    file = _path(given)
     try:
-        with np.load(file, allow_pickle=False) as held:
-            found = {name: held[name] for name in held.files}
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise UsageError(f"{file} cannot be read as .npz: {error}.") from None
-    except Exception as error:  # zipfile's own
-        raise UsageError(f"{file} cannot be read as .npz: {error}.") from None
+        with file.open("rb") as opened:  # numpy leaves a broken one open
+            if not zipfile.is_zipfile(opened):
+                raise UsageError(f"{file} is no .npz: expected what numpy.savez writes.")
+            with np.load(opened, allow_pickle=False) as held:
+                found = {name: held[name] for name in held.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise UsageError(
+            f"{file} cannot be read as .npz ({_said(error)}): expected arrays of numbers, as"
+            " numpy.savez writes them."
+        ) from None
     if {"x", "y"} <= set(found):
         return {"x": found["x"], "y": found["y"]}
     lacking = [name for name in MEDMNIST if name not in found]
@@ -92,35 +122,51 @@ def npz(file: Path) -> dict[str, Any]:
     return out
 
 
-def csv(file: Path, label: str, client: str) -> dict[str, Any]:
+def csv(given: str | Path, label: str, client: str) -> dict[str, Any]:
     """Rows of a table, standardised; who holds which, where a column says it."""
     import pandas as pd
 
+    file = _path(given)
     try:
         table = pd.read_csv(file)
-    except (OSError, ValueError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} cannot be read as CSV: {error}.") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{file} cannot be read as CSV ({_said(error)}): expected a line of names, and a line"
+            " for each example."
+        ) from None
     for name in (label, *([client] if client else [])):
         if name not in table.columns:
             raise UsageError(
-                f"{file} has no column {name!r}: it has {', '.join(map(str, table.columns))}."
-                f"{suggestion(name, [str(c) for c in table.columns])}"
+                f"{file} has no column {name!r}: name one that it has."
+                f"{suggestion(str(name), [str(c) for c in table.columns])}"
             )
-    empty = table.isna()
-    if bool(empty.to_numpy().any()):
-        row, column = next(zip(*empty.to_numpy().nonzero(), strict=True))
+    if label == client:
+        raise UsageError(f"label and client are both {label!r}: expected two columns.")
+    if not len(table):
+        raise UsageError(f"{file} holds names and no row: expected a line for each example.")
+    wrong = table.isna() | table.isin([math.inf, -math.inf])
+    if bool(wrong.to_numpy().any()):
+        row, column = next(zip(*wrong.to_numpy().nonzero(), strict=True))
+        what = "an empty cell" if bool(table.isna().iloc[row, column]) else "no finite number"
         raise UsageError(
-            f"{file} has an empty cell in row {row}, column {table.columns[column]!r}: fill it, or"
-            " leave the row out."
+            f"{file} has {what} in row {row}, column {table.columns[column]!r}: fill it, or leave"
+            " the row out."
         )
-    found: dict[str, Any] = {"y": table[label].tolist()}
+    truths = pd.api.types.is_bool_dtype(table[label])
+    found: dict[str, Any] = {"y": (table[label].astype(str) if truths else table[label]).tolist()}
     if client:
         known = {name: i for i, name in enumerate(sorted(table[client].unique().tolist()))}
         found |= _owned([known[name] for name in table[client].tolist()], len(known))
     kept = table.drop(columns=[label, *([client] if client else [])])
-    wide = pd.get_dummies(kept, dtype=float).astype(float)
-    if not wide.shape[1]:
+    if not kept.shape[1]:
         raise UsageError(f"{file} has no column beside {label!r}: expected some to learn from.")
+    for name in kept.select_dtypes(exclude=["number", "bool"]).columns:
+        if kept[name].nunique() > MOST_TEXTS:
+            raise UsageError(
+                f"{file} has {kept[name].nunique()} texts in column {name!r}, and each would be a"
+                f" column: expected {MOST_TEXTS} at most; leave it out."
+            )
+    wide = pd.get_dummies(kept, dtype=float).astype(float)
     spread = wide.std(ddof=0).replace(0.0, 1.0)
     found["x"] = ((wide - wide.mean()) / spread).to_numpy("float32")
     return found
@@ -131,7 +177,9 @@ def _owned(owner: Sequence[int], clients: int) -> dict[str, Any]:
     every: list[list[int]] = [[] for _ in range(clients)]
     for row, c in enumerate(owner):
         every[c].append(row)
-    held = [[row for i, row in enumerate(rows) if i % 5 != 4] for rows in every]
+    held = []
+    for rows in every:
+        held.append([row for i, row in enumerate(rows) if i % 5 != 4])
     share = (len(owner) - sum(map(len, held))) // 2 / len(owner)
     return {"rows": held, "test": share, "aux": share} if share else {"rows": every}
 
@@ -144,7 +192,9 @@ def hugging_face(dataset: Any, x: str, y: str, size: Size | None) -> dict[str, A
         names = {str(k).lower(): k for k in dataset}
         train = next((dataset[names[n]] for n in TRAIN if n in names), None)
         if train is None:
-            raise UsageError(f"the data set has {', '.join(names)}: expected one called train.")
+            raise UsageError(
+                f"the data set has {', '.join(names) or 'nothing'}: expected one called train."
+            )
         test = next((dataset[names[n]] for n in TEST if n in names), None)
     else:
         train, test = dataset, None
@@ -160,50 +210,86 @@ def _partitioned(partitioner: Any, x: str, y: str, size: Size | None) -> dict[st
     import numpy as np
 
     count = int(partitioner.num_partitions)
-    parts = [_columns(partitioner.load_partition(i), x, y, size) for i in range(count)]
+    if count < 2:
+        raise UsageError(f"the partitioner has {count} partitions: expected two or more.")
+    parts = [
+        _columns(partitioner.load_partition(i), x, y, size, f"partition {i}") for i in range(count)
+    ]
+    shapes = [np.shape(part)[1:] for part, _ in parts]
+    odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+    if odd is not None:
+        raise UsageError(
+            f"inputs of partition {odd} are {shapes[odd]} each, and of partition 0 {shapes[0]}:"
+            " give size=, to which pictures are brought."
+        )
     owner = [c for c, (_, classes) in enumerate(parts) for _ in range(len(classes))]
     inputs = np.concatenate([np.asarray(part) for part, _ in parts])
     classes = [k for _, some in parts for k in some]
     return {"x": inputs, "y": classes, **_owned(owner, count)}
 
 
-def _columns(dataset: Any, x: str, y: str, size: Size | None) -> tuple[Any, list[Any]]:
+def _columns(
+    dataset: Any, x: str, y: str, size: Size | None, whose: str = "the data set"
+) -> tuple[Any, list[Any]]:
     import numpy as np
 
-    names = [str(n) for n in getattr(dataset, "column_names", [])]
+    listed = getattr(dataset, "column_names", None)
+    names = [str(n) for n in listed] if isinstance(listed, list | tuple) else []
     if not names:
         raise UsageError(
-            f"{type(dataset).__name__} has no columns: expected a data set of the library datasets."
+            f"{type(dataset).__name__} has no columns: expected a data set of the library datasets,"
+            " downloaded and not streamed."
         )
     x = x or next((n for n in ("img", "image", "x", "features") if n in names), "")
     for name in (x or "img", y):
         if name not in names:
             raise UsageError(
-                f"the data set has no column {name!r}: it has {', '.join(names)}; name yours as x"
+                f"{whose} has no column {name!r}: it has {', '.join(names)}; name yours as x"
                 f" and y.{suggestion(name, names)}"
             )
-    rows = [_plain(v, size) for v in dataset[x]]
+    given = list(dataset[x])
+    if not given:
+        raise UsageError(f"{whose} has no rows: expected one at least.")
+    gone = next((row for row, v in enumerate(given) if v is None), None)
+    if gone is not None:
+        raise UsageError(f"{whose} has no {x!r} in row {gone}: fill it, or leave the row out.")
+    rows = _plains(given, size, f"the column {x!r} of {whose}")
     shapes = {np.shape(v) for v in rows}
     if len(shapes) > 1:
         raise UsageError(
-            f"the column {x!r} holds inputs of {len(shapes)} shapes, as {sorted(shapes)[0]} and"
-            f" {sorted(shapes)[1]}: give size=, to which pictures are brought."
+            f"the column {x!r} of {whose} holds inputs of {len(shapes)} shapes, as"
+            f" {sorted(shapes)[0]} and {sorted(shapes)[1]}: give size=, to which pictures are"
+            " brought."
         )
-    return np.stack([np.asarray(v) for v in rows]), list(dataset[y])
+    return np.stack(rows), list(dataset[y])
 
 
-def _plain(value: Any, size: Size | None) -> Any:
-    """A picture as bytes; anything else as it is."""
+def _plains(values: Sequence[Any], size: Size | None, whose: str) -> list[Any]:
+    """Arrays: pictures as bytes, grey if all of them are, and anything else as it is."""
+    grey = all(getattr(v, "mode", "") in ("1", "L") for v in values)
+    return [
+        _plain(v, size, "L" if grey else "RGB", f"{whose}, row {i},") for i, v in enumerate(values)
+    ]
+
+
+def _plain(value: Any, size: Size | None, mode: str, whose: str) -> Any:
     import numpy as np
 
-    if not hasattr(value, "convert"):
-        return np.asarray(value)
-    image = value if value.mode in ("L", "RGB") else value.convert("RGB")
-    if size is not None:
-        height, width = _sides(size)
-        image = image.resize((width, height))
-    plain = np.asarray(image)
-    return plain if plain.ndim == 3 else plain[..., None]
+    if hasattr(value, "convert"):
+        image = value.convert(mode)
+        if size is not None:
+            height, width = _sides(size)
+            image = image.resize((width, height))
+        return _channels_first(np.asarray(image))
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):
+        found = np.asarray(None)
+    if found.dtype.kind not in "biuf":
+        raise UsageError(
+            f"{whose} holds {type(value).__name__}: expected a picture, or numbers equally many."
+        )
+    return found
 
 
 def torchvision(train: Any, test: Any) -> dict[str, Any]:
@@ -220,23 +306,38 @@ def _pairs(dataset: Any, what: str) -> tuple[Any, list[Any]]:
             f"the {what} data are {type(dataset).__name__}: expected a data set of (input, class)"
             " with a length, as torchvision's are."
         )
-    x, y = [], []
-    for value, label in _each(dataset, what):
-        x.append(torch.as_tensor(_plain(value, None)))
+    import numpy as np
+
+    given, y = [], []
+    for row, (value, label) in enumerate(_each(dataset, what)):
+        if np.ndim(label):
+            raise UsageError(
+                f"row {row} of the {what} data has {type(label).__name__} for a class: expected"
+                " (input, class), a whole number or a text."
+            )
+        given.append(value)
         y.append(label.item() if hasattr(label, "item") else label)
-    shapes = sorted({tuple(v.shape) for v in x})
+    if not given:
+        raise UsageError(f"the {what} data are empty: expected one (input, class) at least.")
+    x = _plains(given, None, f"the {what} data")
+    shapes = sorted({v.shape for v in x})
     if len(shapes) != 1:
-        some = " and ".join(map(str, shapes[:2])) or "no inputs"
         raise UsageError(
-            f"the {what} inputs are of {len(shapes)} shapes ({some}): give the data set a transform"
-            " that brings all to one."
+            f"the {what} inputs are of {len(shapes)} shapes, as {shapes[0]} and {shapes[1]}: give"
+            " the data set a transform that brings all to one."
         )
-    return torch.stack(x), y
+    return np.stack(x), y
 
 
 def _each(dataset: Any, what: str) -> Iterable[tuple[Any, Any]]:
     for row in range(len(dataset)):
-        item = dataset[row]
+        try:
+            item = dataset[row]
+        except FAULTS as error:  # somebody's code may raise anything
+            raise UsageError(
+                f"row {row} of the {what} data cannot be read ({type(error).__name__}:"
+                f" {_said(error)}): expected a data set of (input, class)."
+            ) from error
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise UsageError(
                 f"row {row} of the {what} data is {type(item).__name__}: expected (input, class)."
