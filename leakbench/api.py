@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leakbench.gate.outcome import CheckResult
     from leakbench.gate.row import GateRow
     from leakbench.gate.terms import Terms
-    from leakbench.own import Clients, OwnTask
+    from leakbench.own import ClientData, OwnTask
     from leakbench.own.network import Model
     from leakbench.own.observed import Observed
     from leakbench.results.tables import Tables
@@ -99,7 +99,7 @@ def plugin(path: str | Path) -> None:
     registry.plug(path)
 
 
-def task(name: str, data: Clients, *, model: Model, **how: Any) -> type[OwnTask]:
+def task(name: str, data: ClientData, *, model: Model, **how: Any) -> type[OwnTask]:
     """A task of one's own ``data`` and network, found by ``name`` in this process from here on.
 
     Args:
@@ -107,14 +107,14 @@ def task(name: str, data: Clients, *, model: Model, **how: Any) -> type[OwnTask]
         data: of ``clients``.
         model: a function of the number of outputs that makes a network, or an ``nn.Module``, whose
             numbers every run then begins with.
-        how: see ``leakbench.own.own_task``: dim, utility, rounds, train.
+        how: see ``leakbench.own.make_task``: dim, utility, rounds, train.
 
     Raises:
         UsageError: something is wrong with it, or the name is taken.
     """
-    from leakbench.own import own_task
+    from leakbench.own import make_task
 
-    return own_task(name, data, model=model, **how)
+    return make_task(name, data, model=model, **how)
 
 
 def load(path: str | Path) -> Run:

@@ -4,7 +4,7 @@
                         sgd=dict(lr=0.1, batch=16, epochs=1))
     client = ClientApp(mods=[tell(out="runs", name="digits", rows=trained_on)])
 
-Needs ``pip install leakbench[flower]``.
+Needs ``pip install 'flwr>=1.21,<2'`` beside leakbench.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_json, read_sealed, write_json
 from leakbench.base.lazy import torch
-from leakbench.own.clients import Clients
+from leakbench.own.clients import ClientData
 from leakbench.own.network import Model, made, prepared
 from leakbench.own.observed import Observed, observe
 
@@ -32,7 +32,7 @@ try:
     from flwr.serverapp.strategy import Strategy
 except ImportError as error:
     raise ImportError(
-        f"leakbench.flower needs flwr 1.21 or newer ({error}): pip install 'leakbench[flower]'."
+        f"leakbench.flower needs flwr 1.21 or newer ({error}): pip install 'flwr>=1.21,<2'."
     ) from None
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ class _Recording:
         self._seen: Observed | None = None
         self._rounds = 0
         self._sent: tuple[dict[str, Tensor], list[int]] | None = None
-        data: Clients = given["data"]
-        if not isinstance(data, Clients):
+        data: ClientData = given["data"]
+        if not isinstance(data, ClientData):
             raise UsageError(
                 f"data is {type(data).__name__}: expected what leakbench.clients(x, y, ...) gives."
             )
@@ -320,7 +320,7 @@ def Recorded(
     out: str | Path,
     name: str,
     model: Model,
-    data: Clients,
+    data: ClientData,
     loss: Any = None,
     sgd: Mapping[str, Any] | None = None,
     what: str = "weights",

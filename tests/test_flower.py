@@ -309,7 +309,7 @@ def test_without_flower_it_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     *_, last = done.stderr.strip().splitlines()
     assert last.startswith("ImportError: leakbench.flower needs flwr 1.21 or newer")
-    assert last.endswith("pip install 'leakbench[flower]'.")
+    assert last.endswith("pip install 'flwr>=1.21,<2'.")
     assert "During handling" not in done.stderr
 
 

@@ -29,6 +29,7 @@ BELOW = {
     "tasks": ("base", "models", "data", "federation"),
     "utilities": ("base", "federation"),
     "record": ("base", "data", "federation"),
+    "own": ("base", "models", "data", "federation", "record"),
     "attacking": ("base", "data", "federation", "record"),
     "scoring": ("base", "data", "federation", "record", "statistics", "attacking"),
     "metrics": ("base", "data", "federation", "record", "statistics", "attacking", "scoring"),
@@ -62,6 +63,7 @@ MAY_OPEN = {
         "reproduce.figure_data",
         "record.training",
         "record.recorder",
+        "own.observed",
         "record.excerpts",
     )
 }

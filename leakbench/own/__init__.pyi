@@ -1,3 +1,3 @@
-from .clients import Clients as Clients
+from .clients import ClientData as ClientData
 from .own_task import OwnTask as OwnTask
-from .own_task import own_task as own_task
+from .own_task import make_task as make_task

@@ -29,7 +29,7 @@ SHARE = 0.1  # of the inputs that are auxiliary, or tested, where nothing else i
 BY_ACCIDENT = 0.01  # of the test inputs, that may be training inputs: real sets hold a few
 
 
-class Clients:
+class ClientData:
     """Data of one's own over the clients of a federation, checked when they are loaded.
 
     Args:
@@ -499,4 +499,4 @@ def _stand_for(y: Tensor, parts: Sequence[Tensor]) -> Tensor:
     return first if alone and len({*first.tolist()}) == len(first) else torch.full_like(first, -1)
 
 
-clients = Clients  # as it is called: leakbench.clients(x, y, clients=20)
+clients = ClientData  # as it is called: leakbench.clients(x, y, clients=20)

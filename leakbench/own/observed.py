@@ -27,9 +27,9 @@ from leakbench.federation.federation import Federation
 from leakbench.federation.local_steps import trainings
 from leakbench.federation.traffic import Traffic
 from leakbench.own.arrays import is_whole
-from leakbench.own.clients import Clients
+from leakbench.own.clients import ClientData
 from leakbench.own.network import Model
-from leakbench.own.own_task import own_task
+from leakbench.own.own_task import make_task
 from leakbench.record import folders, private_data
 from leakbench.record import origin as origins
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
@@ -56,7 +56,7 @@ def observe(
     *,
     name: str,
     model: Model,
-    data: Clients,
+    data: ClientData,
     loss: Any = None,
     sgd: Mapping[str, Any] | None = None,
     optimizer: str = "sgd",
@@ -103,7 +103,7 @@ def observe(
         raise UsageError(f"sgd is {type(sgd).__name__}: expected dict(lr=..., batch=..., ...).")
     _known_loss(loss)
     defense, params = _method({**(sgd or {})}, optimizer)
-    own_task(name, data, model=model)
+    make_task(name, data, model=model)
     spec = make_spec(
         defense, task=name, params=params, rounds=1, seed=seed, engine="loop", record="all"
     )
@@ -183,7 +183,7 @@ class Observed:
     """
 
     def __init__(
-        self, path: Path, spec: RunSpec, data: Clients, covered: frozenset[str], *, restart: bool
+        self, path: Path, spec: RunSpec, data: ClientData, covered: frozenset[str], *, restart: bool
     ) -> None:
         self.path, self._spec, self._own, self._restart = path, spec, data, restart
         self._parts: Parts = parts(spec)

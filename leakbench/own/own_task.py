@@ -14,7 +14,7 @@ from leakbench.federation.parties import Facts
 from leakbench.federation.task import Task
 from leakbench.federation.task_data import TaskData
 from leakbench.own import network
-from leakbench.own.clients import Clients
+from leakbench.own.clients import ClientData
 from leakbench.own.network import Model
 from leakbench.record.origin import data_digest
 
@@ -25,7 +25,7 @@ NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class OwnTask(Task):
-    """Data and a network that were given; each ``own_task`` is a class of its own.
+    """Data and a network that were given; each ``make_task`` is a class of its own.
 
     ``data`` and ``network`` say which they were, so that nothing is taken for a run of others.
     """
@@ -33,7 +33,7 @@ class OwnTask(Task):
     about = "data and a network of one's own"
     rounds: ClassVar[int] = 20
     given_name: ClassVar[str]
-    held: ClassVar[Clients]
+    held: ClassVar[ClientData]
     make: ClassVar[tuple[Model]]  # in a tuple: a function of a class is called with its object
     made_of: ClassVar[dict[str, str]]
     training: ClassVar[dict[str, Any]]  # of every method
@@ -87,9 +87,9 @@ class OwnTask(Task):
         return dict(self.training)
 
 
-def own_task(
+def make_task(
     name: str,
-    data: Clients,
+    data: ClientData,
     *,
     model: Model,
     dim: int = 64,
@@ -117,7 +117,7 @@ def own_task(
             f"the task's name is {name!r}: expected small letters, digits and hyphens, as in"
             " my-faces."
         )
-    if not isinstance(data, Clients):
+    if not isinstance(data, ClientData):
         raise UsageError(
             f"data is {type(data).__name__}: expected what leakbench.clients(x, y, ...) gives."
         )

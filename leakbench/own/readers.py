@@ -1,4 +1,4 @@
-"""Reads folders, files and data sets of other libraries: what ``Clients`` is to be made of."""
+"""Reads folders, files and data sets of other libraries: what ``ClientData`` is to be made of."""
 
 from __future__ import annotations
 

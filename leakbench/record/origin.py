@@ -84,7 +84,8 @@ def opened_files(made: Mapping[str, Any]) -> dict[str, str]:
 def _modules(spec: Mapping[str, Any]) -> set[str]:
     named = [(kind, spec[one]["name"]) for one, kind in _METHODS.items()]
     named += [("wrappers", w["name"]) for w in spec["wrappers"]]
-    return {m for m in (_module(kind, name) for kind, name in named) if registry.lasts(m)}
+    every = {_module(kind, name) for kind, name in named}
+    return {module for module in every if registry.lasts(module)}
 
 
 def _utility(spec: Mapping[str, Any]) -> set[str]:

@@ -13,6 +13,7 @@ from leakbench.federation.defense import LETTERS, Defense
 # As they stood in tables beside the methods.
 TITLES = {
     "fedavg": "FedAvg",
+    "fedavg_momentum": "FedAvg, momentum",
     "fedprox": "FedProx",
     "fedhide": "FedHide",
     "fedhide_own_layer": "FedHide, own layer",
@@ -51,6 +52,7 @@ PRINCIPAL = {
     "fedgn_once": ("sigma",),
     "fedcs": ("cos_theta",),
     "fedcs_once": ("cos_theta",),
+    "fedavg_momentum": ("momentum",),
     "fedprox": ("mu",),
     "moon": ("mu",),
     "feddecorr": ("beta",),

@@ -23,6 +23,22 @@ class FedProx(Loop):
         return super().loss(net, x, y, c) + self.p.mu / 2 * away
 
 
+class Momentum(Loop):
+    """As the documentation of ``torch.optim.SGD`` writes its step down; begun anew each round."""
+
+    def slopes(self, name, net, x, y, c, own):
+        value, grads = super().slopes(name, net, x, y, c, own)
+        p, weights = self.p, net.parameters()
+        grads = [g + p.weight_decay * v.detach() for g, v in zip(grads, weights, strict=True)]
+        if self.step == 0:
+            self.speed = grads
+        else:
+            self.speed = [p.momentum * b + g for b, g in zip(self.speed, grads, strict=True)]
+        if not p.nesterov:
+            return value, self.speed
+        return value, [g + p.momentum * b for b, g in zip(self.speed, grads, strict=True)]
+
+
 class FedBN(Loop):
     """Li et al. 2021, Algorithm 1: normalisation layers are each client's own, statistics too."""
 
@@ -90,6 +106,8 @@ METHODS = [
     ("fedavg", Loop, {"batch": 8, "steps": 3}),
     ("fedavg", Loop, SGD),
     ("fedavg", Loop, ADAM),
+    ("fedavg_momentum", Momentum, {**SGD, "weight_decay": 0.1}),
+    ("fedavg_momentum", Momentum, {**SGD, "momentum": 0.5, "nesterov": True}),
     ("fedprox", FedProx, {**SGD, "mu": 0.3}),
     ("fedprox", FedProx, {**ADAM, "mu": 0.3}),
     ("fedbn", FedBN, SGD),
