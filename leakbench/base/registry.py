@@ -316,7 +316,10 @@ def meant(kind: str, name: str) -> str:
     known = names(kind)
     found = among(name, known)
     if found not in known:
-        raise UnknownName(_ONE[kind], name, known, " A file of your own is named with --plugin.")
+        more = " A file of your own is named with --plugin."
+        if kind == "tasks":
+            more += " What leakbench.task or observe made in Python is made again before it is used."
+        raise UnknownName(_ONE[kind], name, known, more)
     return found
 
 
