@@ -318,7 +318,7 @@ def meant(kind: str, name: str) -> str:
     if found not in known:
         more = " A file of your own is named with --plugin."
         if kind == "tasks":
-            more += " What leakbench.task or observe made in Python is made again before it is used."
+            more += " What leakbench.task or observe made in Python is to be made again first."
         raise UnknownName(_ONE[kind], name, known, more)
     return found
 
