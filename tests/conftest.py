@@ -8,7 +8,6 @@ from helpers.tiers import PARTS, named, part_of, slow
 
 # Before torch is imported: two workers share two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ["LEAKBENCH_WAYS"] = "no-such-folder/ways.json"  # what was measured here decides nothing
 # Compiled Python is kept: else each of some forty processes compiles torch and scipy anew, seconds.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

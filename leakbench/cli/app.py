@@ -463,26 +463,6 @@ def show(
 
 
 @app.command()
-def tune(
-    defense: Defenses,
-    task: TaskName = None,
-    setting: Settings = [],  # noqa: B006
-    dtype: Dtype = None,
-    device: Device = "auto",
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds that each way is given.")] = 5,
-    as_json: AsJson = False,
-) -> int:
-    """Measure how several local steps train the fastest here, and go by it from now on."""
-    from leakbench.cli import options
-    from leakbench.cli import tune as _tune
-
-    plan = options.TrainPlan()
-    single = {"task": task, "rounds": None, "engine": None, "dtype": dtype, "record": None}
-    options.amend(plan, defense, [], setting, single, None)
-    return _tune.run_tune(plan, rounds, device=device, as_json=as_json)
-
-
-@app.command()
 def doctor(as_json: AsJson = False) -> int:
     """What is here and what is missing. Device, data, LPIPS weights, versions; and what to do."""
     from leakbench.cli import doctor as _doctor

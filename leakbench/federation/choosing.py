@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, get_args
 
 from leakbench.base.lazy import torch
-from leakbench.federation import tuned
 from leakbench.federation.engines import LocalTraining
 from leakbench.federation.task_data import TaskData
 from leakbench.models.convolution import Convolution
@@ -45,18 +44,13 @@ def shared_by(numbers: int, weights: int) -> int:
 
 
 def choice(local: LocalTraining, clients: int, data: TaskData) -> Way:
-    """The way in which so many clients do the training ``local``, where nobody asked for one.
-
-    That which `leakbench tune` found the fastest here, else by size.
-    """
+    """The way in which so many clients do the training ``local``, where nobody asked for one."""
     if clients == 1:
         return "loop"
-    work = tuned.Work.of(local, clients, data)
-    found = tuned.fastest(work)
-    if found in WAYS:
-        best: Way = found  # type: ignore[assignment]
-        return best
-    if small(work.numbers, work.weights) and not _convolves(local.runner.module):
+    module = local.runner.module
+    numbers = min(local.runner.method.batch, max(data.sizes)) * data.train.stored[0].numel()
+    weights = sum(v.numel() for v in module.parameters())
+    if small(numbers, weights) and not _convolves(module):
         return "stacked"
     if not data.counts.is_cpu or clients < torch.get_num_threads():
         return "loop"

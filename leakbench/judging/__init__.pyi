@@ -3,7 +3,6 @@ from .attackers import PAPER as PAPER
 from .attackers import WORST as WORST
 from .attackers import real as real
 from .attackers import row_of as row_of
-from .attackers import speaks as speaks
 from .evidence import Evidence as Evidence
 from .fronts import Axes as Axes
 from .fronts import Corner as Corner

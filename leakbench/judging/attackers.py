@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from leakbench.judging.question import Judged, Question
-from leakbench.results.front import fits_front
 from leakbench.results.number import Number
 
 PAPER, CASCADE, WORST = "paper", "cascade", "any_attack"
@@ -40,14 +39,6 @@ def real(judged: Judged) -> Number | None:
         return None
     rows = (*judged.evidence.attacks, *(r for r in (judged.evidence.cascade,) if r))
     return next((r for r in rows if r.key == best.key), best)
-
-
-def speaks(row: Number | None) -> bool:
-    """May it speak for its setting?
-
-    It may if no seed is dead and the attack succeeded where nothing was defended.
-    """
-    return row is not None and fits_front(row)
 
 
 def kinds_present(question: Question) -> list[str]:

@@ -35,9 +35,8 @@ class WeightsNotFound(UsageError):
 class Perceptual:
     """LPIPS, ready to use."""
 
-    trunk: str  # what the weights are
-    # Of their ten tensors (name, then little-endian float32 bytes, in order of layers), so the same
-    # weights have the same digest however their file is laid out.
+    # Of the ten tensors of weights (name, then little-endian float32 bytes, in order of layers), so
+    # the same weights have the same digest however their file is laid out.
     sha256: str
     net: nn.Module
 
@@ -129,11 +128,7 @@ def _load(path: Path, device: str) -> Perceptual:
     for name in wanted:
         sha.update(name.encode())
         sha.update(weights[name].float().contiguous().numpy().astype("<f4").tobytes())
-    return Perceptual(
-        "AlexNet features (torchvision)",
-        sha.hexdigest(),
-        net.to(device).eval().requires_grad_(False),
-    )
+    return Perceptual(sha.hexdigest(), net.to(device).eval().requires_grad_(False))
 
 
 def _net(weights: dict[str, Tensor], path: Path) -> Any:

@@ -69,7 +69,7 @@ def newest(run: Run, kind: str, t: int) -> dict[int, Tensor]:
     return {party(m.sender): m.payload for m in view.messages(kind) if m.sender != "server"}
 
 
-def tsne_positions(points: Tensor, *, seed: int = 0) -> Tensor:
+def tsne_positions(points: Tensor) -> Tensor:
     """(n, 2) float64: t-SNE by cosine of ``points`` (n, dim).
 
     On one thread: sums in another order would, after a thousand steps, be another picture.
@@ -79,6 +79,6 @@ def tsne_positions(points: Tensor, *, seed: int = 0) -> Tensor:
 
     with threadpool_limits(limits=1):
         perplexity = min(30.0, (len(points) - 1) / 3)
-        tsne = TSNE(metric="cosine", init="random", random_state=seed, perplexity=perplexity)
+        tsne = TSNE(metric="cosine", init="random", random_state=0, perplexity=perplexity)
         at = tsne.fit_transform(points.cpu().numpy())
     return torch.as_tensor(at, dtype=torch.float64)

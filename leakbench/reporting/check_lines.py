@@ -112,7 +112,11 @@ def text_lines(check: Check, *, quiet: bool = False, verbose: bool = False) -> l
 
 
 def row_line(row: CheckRow) -> CheckLine:
-    """One row alone."""
+    """One row alone.
+
+    As in "leaks more: cifar100: FedGN σ 0.3: worst case: P_leak 0.32 → 0.60, +0.28 (+0.20 to
+    +0.35), allowed 0.05".
+    """
     said = any(why.code == "ceiling" for why in row.reasons)
     end = "" if said else ENDS.get(row.end, "")
     why = "; ".join(t for t in (row.why.removesuffix("."), end) if t)
@@ -127,15 +131,6 @@ def limit_line(limit: CheckLimit) -> CheckLine:
     value, refs = limit_text(limit), (limit.ref,) * bool(limit.ref)
     known = (limit.verdict, where, value, "", limit.why, limit.command)
     return CheckLine(*known, refs=refs, limit=limit.limit)
-
-
-def row_sentence(row: CheckRow) -> str:
-    """One row in one sentence.
-
-    As in "leaks more: cifar100: FedGN σ 0.3: worst case: P_leak 0.32 → 0.60, +0.28 (+0.20 to
-    +0.35), allowed 0.05".
-    """
-    return row_line(row).text
 
 
 def first_said(lines: Sequence[CheckLine]) -> list[tuple[CheckLine, bool]]:

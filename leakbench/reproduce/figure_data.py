@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from leakbench.attacking import choices
-from leakbench.attacking.guessing import Role, saved
+from leakbench.attacking.guessing import saved
 from leakbench.base.errors import NotMeasured
 from leakbench.base.spec import canonical
 from leakbench.metrics.context import CONTEXT_ACCURACY, shares
@@ -31,7 +31,7 @@ class CurvePoint:
     n: int  # unit scores
 
 
-def context_curve(run: Run, attack: AttackFolder, *, role: Role = "attack") -> list[CurvePoint]:
+def context_curve(run: Run, attack: AttackFolder) -> list[CurvePoint]:
     """How well a context is told against the samples made, of an attack ``context`` on ``run``.
 
     At the last audited round; the last point is its row in results.csv.
@@ -39,7 +39,6 @@ def context_curve(run: Run, attack: AttackFolder, *, role: Role = "attack") -> l
     Args:
         run: for the truth.
         attack: with its saved guesses.
-        role: "control" for what nothing defended would have given away.
 
     Raises:
         NotMeasured: no draw was made there, or the clients' contexts are not known or all alike.
@@ -47,10 +46,10 @@ def context_curve(run: Run, attack: AttackFolder, *, role: Role = "attack") -> l
     """
     truth = Truth(run)
     at = {(g.role, g.guess.unit): g.guess for g in saved(attack.path) if g.stage == "final"}
-    draws = {unit: g for (r, unit), g in at.items() if r == role}
+    draws = {unit: g for (role, unit), g in at.items() if role == "attack"}
     made = [g for g in draws.values() if not g.failed]
     if not made:
-        raise NotMeasured(f"{attack.path} holds no guess of the role {role} at the last round.")
+        raise NotMeasured(f"{attack.path} holds no guess at the last round.")
     coin = CONTEXT_ACCURACY.floor or CONTEXT_ACCURACY.score
     points = []
     for i, samples in enumerate(made[0].tensors["sizes"].tolist()):

@@ -83,10 +83,10 @@ def cifar(split: str = "Qua(3)", size: int = 100) -> Setup:
     )
 
 
-def small_cifar(rounds: int, split: str = "Qua(3)") -> Setup:
+def small_cifar(rounds: int) -> Setup:
     """For two cores: the paper's clients and images, ten clients a round, a small ResNet."""
     each: Params = {"fraction": 0.02}
-    task = {**SPLITS[split], "utility": "accuracy", "model": "resnet8", "width": 8}
+    task = {**SPLITS["Qua(3)"], "utility": "accuracy", "model": "resnet8", "width": 8}
     task |= {"evaluations": min(rounds, 20), "aux_per_class": 500}
     return Setup(
         dataset="cifar10",
@@ -100,7 +100,7 @@ def small_cifar(rounds: int, split: str = "Qua(3)") -> Setup:
             "evaluated every second round: the best is of these",
         ),
         needs="cifar10",
-        split=split,
+        split="Qua(3)",
         seeds=(0,),
     )
 

@@ -15,6 +15,7 @@ Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 # Pixels from a point to its name, and how many directions are tried.
 NEAR, FAR, STEP, WAYS = (7, 127, 4, 40)
+LETTERS = 5.5  # their size, in points
 PASSES = 8
 # Half the width of a point; nearer points are one; names that stand so far away get a line.
 REACH, SAME, LINE = (4, 6, 14)
@@ -31,12 +32,7 @@ class Named:
 
 
 def write_labels(
-    axes: Any,
-    named: Sequence[Named],
-    others: Sequence[Place] = (),
-    bars: Sequence[Box] = (),
-    *,
-    size: float = 5.5,
+    axes: Any, named: Sequence[Named], others: Sequence[Place] = (), bars: Sequence[Box] = ()
 ) -> list[Any]:
     """Write each name in the nearest free place next to its point; returns the texts.
 
@@ -49,7 +45,6 @@ def write_labels(
         named: the points.
         others: more points, in data, that no name shall cover.
         bars: boxes, in data, that names keep off where they can.
-        size: of the letters, in points.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -68,7 +63,7 @@ def write_labels(
     )
     groups, texts, sizes = _together(points), [], []
     for group in groups:
-        column = [_text(axes, named[i], size) for i in group]
+        column = [_text(axes, named[i]) for i in group]
         extents = [text.get_window_extent(renderer) for text in column]
         high = max(e.height for e in extents) + 1
         sizes.append((max(e.width for e in extents), len(extents) * high))
@@ -103,8 +98,8 @@ def _column(
         drawn.set_in_layout(False)
 
 
-def _text(axes: Any, n: Named, size: float) -> Any:
-    look = {"fontsize": size, "color": n.colour, "va": "center", "parse_math": False}
+def _text(axes: Any, n: Named) -> Any:
+    look = {"fontsize": LETTERS, "color": n.colour, "va": "center", "parse_math": False}
     text = axes.annotate(n.text, (n.x, n.y), xytext=(0, 0), textcoords="offset points", **look)
     text.set_in_layout(False)
     return text

@@ -98,7 +98,7 @@ def sphere_ratio(radius: float, distance: float, dim: int) -> float:
     return 10 ** log10_sphere_ratio(radius, distance, dim)
 
 
-def log10_sphere_ratios(run: Run, round: int | None = None) -> Tensor:
+def log10_sphere_ratios(run: Run) -> Tensor:
     """(clients,) float64 base-10 logarithms of ``sphere_ratio``.
 
     From each client's true radius and the margin it sent.
@@ -107,7 +107,7 @@ def log10_sphere_ratios(run: Run, round: int | None = None) -> Tensor:
         NotMeasured: the method has no `secrets["radius"]`, or sent no margin (kind `statistics`).
         BrokenFile: as for ``pairs``.
     """
-    t = int(run.spec["rounds"]) if round is None else round
+    t = int(run.spec["rounds"])
     margins = newest(run, "statistics", t)
     everyone = Truth(run).round(t).get("everyone", {}) if margins else {}
     if "radius" not in everyone:
@@ -121,7 +121,7 @@ def log10_sphere_ratios(run: Run, round: int | None = None) -> Tensor:
     return torch.tensor(found, dtype=torch.float64)
 
 
-def tsne(found: PrototypePairs, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+def tsne(found: PrototypePairs) -> tuple[Tensor, Tensor]:
     """Places in the plane of the true prototypes and of the proxies, (n, 2) float64 each.
 
     It is t-SNE by cosine of both together.
@@ -130,13 +130,11 @@ def tsne(found: PrototypePairs, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     places (a start from principal components has none where all prototypes are one), perplexity 30
     or a third of the points where they are few.
     """
-    at = tsne_positions(torch.cat([found.true, found.proxy]), seed=seed)
+    at = tsne_positions(torch.cat([found.true, found.proxy]))
     return at[: len(found.clients)], at[len(found.clients) :]
 
 
-def draw_tsne(
-    sets: Mapping[str, PrototypePairs], folder: Path, stem: str, *, seed: int = 0
-) -> list[Path]:
+def draw_tsne(sets: Mapping[str, PrototypePairs], folder: Path, stem: str) -> list[Path]:
     """``stem``.svg, .png and .csv: a panel per set.
 
     True prototypes are circles, proxies squares, with a dashed line between a pair.
@@ -159,7 +157,7 @@ def draw_tsne(
         for axes in grid:
             axes.set_axis_off()
         for axes, (title, found) in zip(grid, sets.items(), strict=False):
-            true, proxy = tsne(found, seed=seed)
+            true, proxy = tsne(found)
             ends = torch.stack([true, proxy]).permute(2, 0, 1)
             axes.plot(*ends.numpy(), ls="--", lw=0.4, color="#8c887f", zorder=1)
             circles = {"ms": 2.6, "color": "#b3390a", "zorder": 3}

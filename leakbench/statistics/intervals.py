@@ -140,14 +140,14 @@ def pool(seeds: Mapping[int, Seed], *, share: bool, low: float, high: float, uni
     return Estimate(whole.value, *ends_of_hull, len(scores), unit, whole.interval)
 
 
-def clopper_pearson(successes: float, n: int, level: float = LEVEL) -> Pair:
+def clopper_pearson(successes: float, n: int) -> Pair:
     """Exact binomial interval (Clopper & Pearson 1934); fractional successes are rounded outwards.
 
     ``n``: trials, 1 or more. ``successes``: from 0 to n.
     """
     from scipy.special import betaincinv
 
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     down, up = math.floor(successes + _ROUNDING), math.ceil(successes - _ROUNDING)
     low = 0.0 if down <= 0 else float(betaincinv(down, n - down + 1, tail))
     high = 1.0 if up >= n else float(betaincinv(up + 1, n - up, 1 - tail))

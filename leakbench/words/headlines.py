@@ -203,11 +203,11 @@ def _no_praise(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
     return (span(f"{text} {found}."),)
 
 
-def names_of(judged: Sequence[Judged], most: int = 3) -> str:
+def names_of(judged: Sequence[Judged]) -> str:
     """As in "a and b", "a, b, c and 2 more"."""
     names = [j.setting.name for j in judged]
-    if len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    if len(names) > 3:
+        return f"{', '.join(names[:3])} and {len(names) - 3} more"
     return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 

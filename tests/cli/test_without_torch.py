@@ -97,8 +97,6 @@ MISSPELT = [
     ("train value.toml", "seed"),
     ("ci ci.toml", "fedavg"),
     ("ci table.toml", "baseline"),
-    ("tune -d fedagv", "fedavg"),
-    ("tune -d fedavg -s task.model=mpl", "mlp"),
     ("attack runs -a prototype_leekage", "prototype_leakage"),
     ("attack runs -a decoder -s sed=1", "seed"),
     ("attack runs --device gpu", "cuda"),

@@ -210,7 +210,7 @@ def test_the_way_is_chosen_by_sizes(data, monkeypatch):
 
 
 def test_a_run_that_goes_on_trains_as_it_began(monkeypatch):
-    """Whatever would be chosen by now: another machine, another table."""
+    """Whatever would be chosen by now, on another machine."""
     fed = federation("fedprox", **EPOCHS)
     fed.begin()
     fed.step()

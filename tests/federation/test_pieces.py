@@ -10,7 +10,7 @@ import torch
 from helpers.federations import federation, method
 from torch import nn
 
-from leakbench.federation import choosing, evaluate, padding, tuned, tuning
+from leakbench.federation import choosing, evaluate, padding
 from leakbench.federation.batches import batch_plan
 from leakbench.federation.engines import LocalTraining
 from leakbench.federation.evaluate import CHUNK, diagnose, evaluated
@@ -371,57 +371,33 @@ def local(module=None, clients=10, **params):
     return LocalTraining(fed.runner, "loss", 1, {}), fed.data
 
 
-@pytest.fixture
-def untuned(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKBENCH_WAYS", str(tmp_path / "none.json"))
-    tuned._read.cache_clear()
-    yield monkeypatch
-    tuned._read.cache_clear()
-
-
-def test_small_steps_go_side_by_side_and_others_one_by_one(untuned):
+def test_small_steps_go_side_by_side_and_others_one_by_one(monkeypatch):
     training, examples = local()
-    work = tuned.Work.of(training, 10, examples)
-    assert (work.clients, work.local) == (10, f"2 steps of {training.runner.method.batch}")
-    assert work.numbers == min(training.runner.method.batch, max(examples.sizes)) * 64
-    assert work.examples == max(examples.sizes)
-    assert work.weights == sum(p.numel() for p in training.runner.module.parameters())
+    numbers = min(training.runner.method.batch, max(examples.sizes)) * 64
+    weights = sum(p.numel() for p in training.runner.module.parameters())
     assert choosing.choice(training, 10, examples) == "stacked"
     assert choosing.choice(training, 1, examples) == "loop"
-    untuned.setattr(choosing, "WEIGHTS", work.weights)
-    untuned.setattr(choosing, "INPUTS", work.numbers)
+    monkeypatch.setattr(choosing, "WEIGHTS", weights)
+    monkeypatch.setattr(choosing, "INPUTS", numbers)
     assert choosing.choice(training, 10, examples) == "stacked"
-    for name, most in (("WEIGHTS", work.weights), ("INPUTS", work.numbers)):
-        untuned.setattr(choosing, name, most - 1)
+    for name, most in (("WEIGHTS", weights), ("INPUTS", numbers)):
+        monkeypatch.setattr(choosing, name, most - 1)
         assert choosing.choice(training, 10, examples) == "threads"
-        untuned.setattr(choosing.torch, "get_num_threads", lambda: 10)
+        monkeypatch.setattr(choosing.torch, "get_num_threads", lambda: 10)
         assert choosing.choice(training, 10, examples) == "threads"
-        untuned.setattr(choosing.torch, "get_num_threads", lambda: 11)
+        monkeypatch.setattr(choosing.torch, "get_num_threads", lambda: 11)
         assert choosing.choice(training, 10, examples) == "loop"
-        untuned.setattr(choosing.torch, "get_num_threads", lambda: 1)
-        untuned.setattr(choosing, name, most)
+        monkeypatch.setattr(choosing.torch, "get_num_threads", lambda: 1)
+        monkeypatch.setattr(choosing, name, most)
 
 
-def test_convolutions_that_are_no_products_do_not_go_side_by_side(untuned):
+def test_convolutions_that_are_no_products_do_not_go_side_by_side():
     assert choosing._convolves(nn.Sequential(nn.Conv2d(1, 1, 3)))
     assert choosing._convolves(nn.Sequential(nn.Conv1d(1, 1, 3)))
     assert not choosing._convolves(nn.Sequential(nn.Linear(1, 1)))
     assert not choosing._convolves(nn.Sequential(Convolution(1, 1, 3)))
     training, examples = local(nn.Sequential(nn.Conv2d(1, 1, 3)))
     assert choosing.choice(training, 10, examples) == "threads"
-
-
-@pytest.mark.parametrize(("stacked", "way"), [(0.94, "stacked"), (0.96, "loop"), (1.5, "loop")])
-def test_a_way_must_save_a_twentieth_of_the_loops_time(untuned, stacked, way):
-    took = {"loop": 1.0, "stacked": stacked, "threads": 2.0}
-    late = iter([0] * 3 + [100] * 3 + [0] * 3)  # of three rounds one was disturbed: the median
-
-    def timed(fed):
-        return took[fed.engine] + next(late)
-
-    untuned.setattr(tuning, "_timed", timed)
-    found = tuning.tune(lambda how: federation("fedprox", how, steps=2, batch=8), 3)
-    assert (found.way, found.seconds) == (way, took)
 
 
 # -- padding, files, metrics ---------------------------------------------------------------------

@@ -23,7 +23,7 @@ from leakbench.metrics.images import LPIPS, PSNR
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.record.folders import Run
 from leakbench.reporting.check_data import Check, CheckRow
-from leakbench.reporting.check_lines import heading, row_sentence
+from leakbench.reporting.check_lines import heading, row_line
 from leakbench.reporting.data import (
     About,
     Clients,
@@ -527,7 +527,7 @@ def checked() -> Check:
         CheckRow(verdict="leaks more", **about, **one, **more),
         CheckRow(verdict="cannot tell", **about, **other, **open_),
     )
-    lines = tuple(row_sentence(r) for r in rows)
+    lines = tuple(row_line(r).text for r in rows)
     against = "leakage.json at a1b2c3d"
     return Check(exit=1, lines=lines, against=against, heading=heading(1, rows), rows=rows)
 

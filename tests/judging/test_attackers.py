@@ -10,7 +10,7 @@ from helpers.verdicts import asked, case, change, judged, known, number, questio
 
 from leakbench.base.reason import in_words, reason
 from leakbench.base.reason_words import kinds_of, reason_text
-from leakbench.judging.attackers import real, row_of, speaks
+from leakbench.judging.attackers import real, row_of
 from leakbench.judging.gaps import gaps, picked
 from leakbench.judging.leaders import most_often
 from leakbench.judging.question import Judged
@@ -79,13 +79,6 @@ def test_the_best_real_attacker_has_the_interval_of_the_table():
     assert real(attacked()) is None
 
 
-def test_a_dead_or_weak_number_speaks_for_nobody():
-    assert speaks(number(0.5))
-    assert not speaks(None)
-    assert not speaks(number(0.5, flags=["dead_run"]))
-    assert not speaks(number(0.02, flags=["control_failed"]))
-
-
 def test_the_absent_are_counted():
     with_paper, without = judged("leaks", "a", paper=0.1), judged("leaks", "b")
     assert absent([with_paper], "paper") == ""
@@ -128,7 +121,6 @@ def test_no_more_than_three_are_named():
     assert names_of(many[:2]) == "a and b"
     assert names_of(many[:3]) == "a, b and c"
     assert names_of(many) == "a, b, c and 1 more"
-    assert names_of(many, most=1) == "a and 3 more"
 
 
 def test_what_is_best_most_often():

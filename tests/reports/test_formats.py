@@ -18,7 +18,7 @@ from leakbench.base.errors import UsageError
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.record.columns import TABLES
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
-from leakbench.reporting.check_lines import heading, row_sentence
+from leakbench.reporting.check_lines import heading, row_line
 from leakbench.reporting.data import Clients, ReportData
 from reports import latex, markdown
 from reports.html import render
@@ -330,7 +330,7 @@ def checks(code, *verdicts, why="because", command=""):
     urgent = [r for r in rows if r.verdict in ("leaks more", "loses utility", "cannot tell")]
     return Check(
         exit=code,
-        lines=tuple(row_sentence(r) for r in urgent),
+        lines=tuple(row_line(r).text for r in urgent),
         against="leakage.json made at a1b2c3d",
         heading=heading(code, rows),
         rows=rows,
