@@ -20,7 +20,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Job, Outcome, Progress
 from leakbench.base.reason import Reason, reason
 from leakbench.base.reason_words import reason_text
-from leakbench.record import damage, folders, freshness
+from leakbench.record import damage, existing_run, folders
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
@@ -126,19 +126,21 @@ def trained_today(spec: RunSpec, out: str, device: str, *, progress: Progress) -
         LeakbenchError: as ``leakbench.work.pipeline.train``.
     """
     folder = Path(out) / spec.folder()
-    there = freshness.found_run(folder, spec, device)
-    if there.status == "done" and there.exact and not there.changed:
+    there = existing_run.found_run(folder, spec, device)
+    why = [reason("parts_changed", parts=there.changed)] * bool(there.changed)
+    why += [reason("several_codes")] * there.mixed
+    if there.status == "done" and there.exact and not why:
         return TrainedRun(folder, "reused")
-    anew = bool(there.changed)
-    made = pipeline.train(spec, out, device, restart=anew, progress=progress)
-    if anew:
-        return TrainedRun(made.path, "trained anew", there.changed)
+    made = pipeline.train(spec, out, device, restart=bool(why), progress=progress)
+    if why:
+        return TrainedRun(made.path, "trained anew", tuple(why))
     if made.skipped:
         return TrainedRun(made.path, "reused")
     if not there.status:
         return TrainedRun(made.path, "trained", (reason("not_there_yet"),))
-    why = reason("had_failed") if there.failed else reason("not_finished")
-    return TrainedRun(made.path, "gone on with", (why,))
+    failed = there.status.startswith("failed")
+    state = reason("had_failed") if failed else reason("not_finished")
+    return TrainedRun(made.path, "gone on with", (state,))
 
 
 class _Attacks:
