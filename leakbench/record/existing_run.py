@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_sealed, write_sealed
 from leakbench.base.spec import canonical
-from leakbench.record import checkpoint
 from leakbench.record import origin as origins
 from leakbench.record.run_json import command
 from leakbench.record.runspec import RunSpec, parts
@@ -135,6 +134,8 @@ def found_run(folder: Path, spec: RunSpec, device: str) -> Found:
     Raises:
         BrokenFile: run.json or the checkpoint is damaged.
     """
+    from leakbench.record import checkpoint  # with torch
+
     if not (folder / "run.json").exists():
         return Found()
     meta = read_sealed(folder / "run.json")

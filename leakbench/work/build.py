@@ -88,9 +88,7 @@ def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Sa
     for name, w in zip(settings, wanted, strict=True):
         if why := damage.cleared(out / w.spec.folder()):
             damaged.append((name, "damaged, so it is made again", why, w.spec.seed))
-        asked: tuple[Any, ...] = (w.spec, str(out), where)
-        folder = str(out / w.spec.folder())
-        jobs.append(Job(f"{name}, seed {w.spec.seed}", trained_today, asked, folder=folder))
+        jobs.append(w.job(f"{name}, seed {w.spec.seed}", trained_today, out, where))
     _tell(damaged, say)
     done = do(jobs)
     there = [(s, w, o.value) for s, w, o in zip(settings, wanted, done, strict=True) if o.value]
