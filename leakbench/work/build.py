@@ -29,7 +29,7 @@ from leakbench.results.number import Configuration
 from leakbench.words.amounts import plural
 from leakbench.work import pipeline
 from leakbench.work.attack_plan import AttackPlan
-from leakbench.work.wanted_run import WantedRun
+from leakbench.work.wanted_run import Made, WantedRun
 
 Do = Callable[[Sequence[Job]], list[Outcome]]  # ``leakbench.base.jobs.run_jobs``, perhaps with bars
 Say = Callable[[str], None]
@@ -48,14 +48,6 @@ class CountedRun(Run):
 
     def _is_there(self, name: str) -> bool:
         return (self.path / "attacks" / name).is_dir()
-
-
-@dataclass(frozen=True)
-class Made:
-    """The runs that are there now, with the attacks that were wanted; and what failed."""
-
-    runs: tuple[Run, ...]
-    failed: tuple[Outcome, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from typing import Any
 
 from leakbench.attacking import choices
 from leakbench.attacking.choices import ReadyAttack
-from leakbench.base.jobs import Job
+from leakbench.base.jobs import Job, Outcome
 from leakbench.federation.network import built
 from leakbench.record import folders
 from leakbench.record.existing_run import unlike_spec
+from leakbench.record.folders import Run
 from leakbench.record.naming import distinct_specs
 from leakbench.record.runspec import RunSpec, make_spec, parts
 
@@ -34,6 +35,14 @@ class WantedRun:
         """``work`` that makes it below ``out``, called ``name``; ``more``: what else it is told."""
         folder = str(Path(out) / self.spec.folder())
         return Job(name, work, (self.spec, str(out), *more), folder=folder)
+
+
+@dataclass(frozen=True)
+class Made:
+    """The runs that are there now, with the attacks that were wanted; and what failed."""
+
+    runs: tuple[Run, ...]
+    failed: tuple[Outcome, ...] = ()
 
 
 def wanted_runs(given: Iterable[Mapping[str, Any]]) -> list[WantedRun]:
