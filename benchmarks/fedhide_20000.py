@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.record import folders
-from leakbench.reproduce import catalogue, make, marks, overview, plan, rows, write
+from leakbench.reproduce import catalogue, marks, overview, plan, rows, write
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.statistics.intervals import estimate
+from leakbench.work import whole_run
 
 ROOT = Path(__file__).parents[1]
 NAME, SCALE = "fedhide-20000", "small"
@@ -52,7 +53,7 @@ def attacked(p: Planned, records: Path, place: Path) -> rows.CaseRuns:
     """A copy of the case's record below ``place``, attacked; what lies there stays as it is."""
     (folder,) = p.folders
     shutil.copytree(records / folder, place / folder, ignore=shutil.ignore_patterns("attacks"))
-    unfit, failed = make.attacked(place / folder, p.attacks, "cpu", progress=lambda *_: None)
+    unfit, failed = whole_run.attacked(place / folder, p.attacks, "cpu", progress=lambda *_: None)
     return rows.CaseRuns((folders.load(place / folder),), (*unfit, *failed))
 
 

@@ -483,7 +483,6 @@ def ci(
         BrokenFile: an artifact or the baseline is damaged.
     """
     from leakbench.base.executors import executor
-    from leakbench.gate.outcome import concluded
     from leakbench.results.tables import collect
     from leakbench.work.wanted_run import wanted_runs
 
@@ -498,10 +497,9 @@ def ci(
     from leakbench.work import build, further_seeds
 
     made = build.make(wanted, Path(out), device, do=do, say=say)
-    result, more = further_seeds.spend(made.runs, checked, spend, do=do, say=say)
-    failed = [*made.failed, *more.failed]
-    notes = (*result.notes, *(f"{o.name} failed: {o.error}" for o in failed))
-    return replace(concluded(result, failed), notes=notes)
+    result, made = further_seeds.spend(made, checked, spend, do=do, say=say)
+    notes = (*result.notes, *(f"{o.name} failed: {o.error}" for o in made.failed))
+    return replace(result, notes=notes)
 
 
 def update(

@@ -128,9 +128,7 @@ def train(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Only deterministic kernels.")
     ] = False,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The folder of run folders.")] = Path(
-        "runs"
-    ),
+    out: _gate.Out = Path("runs"),
     restart: Annotated[
         bool,
         typer.Option(

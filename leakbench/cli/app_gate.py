@@ -49,6 +49,7 @@ Spend = Annotated[
         min=0, metavar="N", help="Train up to N further seeds of a setting that cannot be told."
     ),
 ]
+Out = Annotated[Path, typer.Option("-o", "--out", help="The folder of run folders.")]
 Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML, too.")]
 Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="A summary in Markdown, too.")]
 Sarif = Annotated[Path | None, typer.Option(metavar="FILE", help="SARIF, too.")]
@@ -118,9 +119,7 @@ def ci(
     on: On = HERE,
     cpus: Cpus = None,
     gpus: Gpus = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The folder of run folders.")] = Path(
-        "runs"
-    ),
+    out: Out = Path("runs"),
     junit: Junit = None,
     summary: Summary = None,
     sarif: Sarif = None,

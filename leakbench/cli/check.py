@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from leakbench.gate.terms import Terms
     from leakbench.record.folders import Run
     from leakbench.results.settings import Setting
+    from leakbench.work.wanted_run import Made
 
 FAIL, WARN = UNDECIDED = ("fail", "warn")
 
@@ -122,37 +123,29 @@ class Gate:
 def run_check(names: Sequence[str], asked: Asked, *, executor: Executor, console: Console) -> int:
     """`leakbench check RUN...`."""
     from leakbench.record import folders
+    from leakbench.work.wanted_run import Made
 
     asked.refuse()
     found = folders.find(names)
     if asked.update:
         return update(found, asked, console)
-    return checked(found, asked, executor=executor, console=console)
+    return checked(Made(tuple(found)), asked, executor=executor, console=console)
 
 
-def checked(
-    runs: Sequence[Run],
-    asked: Asked,
-    *,
-    executor: Executor,
-    console: Console,
-    failed: Sequence[Outcome] = (),
-) -> int:
-    """Check, spend what may be spent, and show it; ``failed``: what went wrong before."""
+def checked(made: Made, asked: Asked, *, executor: Executor, console: Console) -> int:
+    """Check, spend what may be spent, and show it."""
     from leakbench.gate.outcome import concluded
     from leakbench.reporting.check import check_of
 
-    gate, every = Gate(asked, console), list(failed)
+    gate = Gate(asked, console)
     if asked.spend:
         from leakbench.work import further_seeds
 
         how = partial(do_jobs, executor=executor, console=console)
-        result, made = further_seeds.spend(runs, gate.check, asked.spend, do=how, say=console.say)
-        every += made.failed
+        result, made = further_seeds.spend(made, gate.check, asked.spend, do=how, say=console.say)
     else:
-        result = gate.check(runs)
-    commands.jobs_exit_code(every, console)  # says what failed
-    result = concluded(result, every)
+        result = concluded(gate.check(made.runs), made.failed)
+    commands.jobs_exit_code(made.failed, console)  # says what failed
     undecided: Undecided = "warn" if asked.undecided == WARN else "fail"
     outputs = replace(asked.outputs, undecided=undecided)
     show_check(check_of(result, gate.settings, asked.baseline, asked.spec), outputs, console)

@@ -66,9 +66,7 @@ def run_ci(
         # Whoever sends a pull request could have sent the runs that it is judged by.
         came = (reason("runs_committed", out=str(out)),) * committed(out)
         asked = replace(asked, less=(*asked.less, *came))
-        return check.checked(
-            made.runs, asked, executor=executor, console=console, failed=made.failed
-        )
+        return check.checked(made, asked, executor=executor, console=console)
     if made.failed:
         commands.jobs_exit_code(made.failed, console)
         console.warn("leakbench: the baseline was not written, for it would lack what failed.")

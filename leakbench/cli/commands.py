@@ -44,7 +44,7 @@ def train(
     provenance.known_device(device)
     if restart and mixed:
         raise UsageError("--restart and --mixed exclude each other: begin anew, or go on.")
-    specs = [wanted.spec for wanted in wanted_runs(plan.specs())]
+    wanted = wanted_runs(plan.specs())
     import torch  # when every name is known
 
     from leakbench.record import budget
@@ -53,12 +53,9 @@ def train(
     provenance.device(executor.planned_on(device))
     if deterministic:
         torch.use_deterministic_algorithms(True)
-    console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
+    console.detail(f"{len(wanted)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
     one = partial(pipeline.train, restart=restart, mixed=mixed)
-    todo = []
-    for s in specs:
-        folder = str(out / s.folder())
-        todo.append(Job(s.folder(), one, (s, str(out), device), folder=folder))
+    todo = [w.job(w.spec.folder(), one, out, device) for w in wanted]
     done = do_all(todo, executor, console)
     rows = []
     for outcome in done:

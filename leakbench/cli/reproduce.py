@@ -103,13 +103,13 @@ def run_reproduce(
     recipe = catalogue.find_recipe(name)
     given = None if seeds is None else keys.seeds(seeds)
     planned = plan.plan(recipe, scale, only=only, seeds=given, runs=runs)
-    from leakbench.reproduce import figures, kept, make, marks, rows, sweeps, write  # with torch
+    from leakbench.reproduce import figures, kept, marks, rows, sweeps, write  # with torch
 
     where = provenance.device(device) if executor.here else device
     for p in {p.setup.column: p for p in planned if p.lacking}.values():
         console.warn(f"leakbench: {p.setup.column}: {p.lacking}")
     before = kept.earlier(out / recipe.name / f"{scale}.csv", planned)
-    todo = make.jobs(planned, str(runs), where)
+    todo = plan.jobs(planned, runs, where)
     console.say(f"{recipe.about} {len(todo)} runs, {scale}: {recipe.scales[scale].time}")
     with console.progress(len(todo)) as tell:
         done = executor.run(todo, tell=tell)

@@ -161,10 +161,12 @@ def _sources(origin: Mapping[str, Any]) -> dict[str, str]:
     return {k: origin[k] for k in CODE if k in origin} | opened_files(origin)
 
 
-def unlike_parts(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """In what two origins differ: keys of ``COMPARED``, and files that are not what they were."""
+def unlike_parts(
+    then: Mapping[str, Any], now: Mapping[str, Any], compared: Iterable[str] = COMPARED
+) -> list[str]:
+    """In what two origins differ: keys ``compared``, and files that are not what they were."""
     today = sources.opened_now(then)
-    found = [k for k in COMPARED if then.get(k) != now.get(k)]
+    found = [k for k in compared if then.get(k) != now.get(k)]
     return found + [k for k, digest in today.items() if then[k] != digest]
 
 

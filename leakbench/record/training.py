@@ -98,7 +98,7 @@ def train_run(
     folder = runs / spec.folder()
     now = origins.origin_of(spec, data, where)
     if existing_run.complete_there(folder, spec, restart=restart, say=say):
-        existing_run.differences_said(folder, now, say)
+        existing_run.differences_said(folder, now["data"], say)
         return Trained(folder, skipped=True)
     with locks.training_lock(folder):
         # Somebody else just did it?

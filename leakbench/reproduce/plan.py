@@ -5,6 +5,7 @@ Every case on every data set, with every seed, as specs.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,14 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import FAULTS, LeakbenchError, UnknownName, UsageError, suggestion
-from leakbench.record import folders as _runs
+from leakbench.base.jobs import Job
 from leakbench.record.runspec import RunSpec, make_spec
 from leakbench.reproduce.recipe import SCALES, Case, Recipe, Scale, Setup
+from leakbench.work.wanted_run import WantedRun, complete
 
 if TYPE_CHECKING:
     from leakbench.record.twin import Twin
-
-Told = tuple[str, str]  # an attack ("": none) that gave a run no number, and what is said of it
 
 
 @dataclass(frozen=True)
@@ -141,21 +141,20 @@ def done(planned: Planned, runs: Path) -> list[Path]:
     return [runs / s.folder() for s in planned.specs if complete(s, runs)]
 
 
-def complete(spec: RunSpec, runs: Path) -> bool:
-    """Is this very run complete below ``runs``?
+def jobs(planned: Sequence[Planned], out: Path, device: str) -> list[Job]:
+    """A job per run that is wanted and can be made; a run that two cases share is made once."""
+    from leakbench.work.whole_run import whole_run  # with torch
 
-    An excerpt of it does not count: an attack finds less in it than was sent.
-    """
-    folder = runs / spec.folder()
-    if not (folder / "run.json").is_file():
-        return False
-    run = _runs.load(folder)
-    ours = spec.model_dump(mode="json")
-    return (
-        run.done
-        and "excerpt" not in run.meta
-        and all(run.spec.get(k) == v for k, v in ours.items() if k != "attacks")
-    )
+    specs, attacks = dict[str, RunSpec](), defaultdict[str, list[Any]](list)
+    for p in planned:
+        for spec in p.specs if p.wanted and not p.lacking else ():
+            name = spec.folder()
+            specs[name] = spec
+            attacks[name] += [a for a in p.attacks if a not in attacks[name]]
+    return [
+        WantedRun(spec).job(name, whole_run, out, device, tuple(attacks[name]))
+        for name, spec in specs.items()
+    ]
 
 
 def _wanted(

@@ -22,7 +22,7 @@ from leakbench.record.runspec import parts
 from leakbench.record.twin import twins_alike
 from leakbench.reproduce import prototype_views
 from leakbench.reproduce.differs import sentences
-from leakbench.reproduce.plan import Planned, Told
+from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import Measure, Params, Recipe, Study
 from leakbench.reproduce.row import DIRTY, Measurement, Row
@@ -33,6 +33,7 @@ from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables, collect
 from leakbench.scoring import flags
 from leakbench.words.amounts import of_clusters
+from leakbench.work.whole_run import Told
 
 Fill = Callable[[Measure, Row], Row]
 Cells = dict[str, Any]  # of a row, by their names

@@ -20,7 +20,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Job, Outcome, Progress
 from leakbench.base.reason import Reason, reason
 from leakbench.base.reason_words import reason_text
-from leakbench.record import damage, folders, freshness
+from leakbench.record import damage, existing_run, folders
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
@@ -29,7 +29,7 @@ from leakbench.results.number import Configuration
 from leakbench.words.amounts import plural
 from leakbench.work import pipeline
 from leakbench.work.attack_plan import AttackPlan
-from leakbench.work.wanted_run import WantedRun
+from leakbench.work.wanted_run import Made, WantedRun
 
 Do = Callable[[Sequence[Job]], list[Outcome]]  # ``leakbench.base.jobs.run_jobs``, perhaps with bars
 Say = Callable[[str], None]
@@ -48,14 +48,6 @@ class CountedRun(Run):
 
     def _is_there(self, name: str) -> bool:
         return (self.path / "attacks" / name).is_dir()
-
-
-@dataclass(frozen=True)
-class Made:
-    """The runs that are there now, with the attacks that were wanted; and what failed."""
-
-    runs: tuple[Run, ...]
-    failed: tuple[Outcome, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,9 +80,7 @@ def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Sa
     for name, w in zip(settings, wanted, strict=True):
         if why := damage.cleared(out / w.spec.folder()):
             damaged.append((name, "damaged, so it is made again", why, w.spec.seed))
-        asked: tuple[Any, ...] = (w.spec, str(out), where)
-        folder = str(out / w.spec.folder())
-        jobs.append(Job(f"{name}, seed {w.spec.seed}", trained_today, asked, folder=folder))
+        jobs.append(w.job(f"{name}, seed {w.spec.seed}", trained_today, out, where))
     _tell(damaged, say)
     done = do(jobs)
     there = [(s, w, o.value) for s, w, o in zip(settings, wanted, done, strict=True) if o.value]
@@ -126,19 +116,21 @@ def trained_today(spec: RunSpec, out: str, device: str, *, progress: Progress) -
         LeakbenchError: as ``leakbench.work.pipeline.train``.
     """
     folder = Path(out) / spec.folder()
-    there = freshness.found_run(folder, spec, device)
-    if there.status == "done" and there.exact and not there.changed:
+    there = existing_run.found_run(folder, spec, device)
+    why = [reason("parts_changed", parts=there.changed)] * bool(there.changed)
+    why += [reason("several_codes")] * there.mixed
+    if there.status == "done" and there.exact and not why:
         return TrainedRun(folder, "reused")
-    anew = bool(there.changed)
-    made = pipeline.train(spec, out, device, restart=anew, progress=progress)
-    if anew:
-        return TrainedRun(made.path, "trained anew", there.changed)
+    made = pipeline.train(spec, out, device, restart=bool(why), progress=progress)
+    if why:
+        return TrainedRun(made.path, "trained anew", tuple(why))
     if made.skipped:
         return TrainedRun(made.path, "reused")
     if not there.status:
         return TrainedRun(made.path, "trained", (reason("not_there_yet"),))
-    why = reason("had_failed") if there.failed else reason("not_finished")
-    return TrainedRun(made.path, "gone on with", (why,))
+    failed = there.status.startswith("failed")
+    state = reason("had_failed") if failed else reason("not_finished")
+    return TrainedRun(made.path, "gone on with", (state,))
 
 
 class _Attacks:

@@ -22,15 +22,13 @@ from leakbench.record.folders import Run
 from leakbench.record.runspec import RunSpec
 from leakbench.results.settings import Setting, group
 from leakbench.words.amounts import plural
-from leakbench.work.build import Do, Made, Say, make
-from leakbench.work.wanted_run import WantedRun
+from leakbench.work.build import Do, Say, make
+from leakbench.work.wanted_run import Made, WantedRun
 
 Check = Callable[[Sequence[Run]], CheckResult]
 
 
-def spend(
-    runs: Sequence[Run], check: Check, budget: int, *, do: Do, say: Say
-) -> tuple[CheckResult, Made]:
+def spend(made: Made, check: Check, budget: int, *, do: Do, say: Say) -> tuple[CheckResult, Made]:
     """Check; then train and attack the seeds that would settle what cannot be told, and so on.
 
     It ends where no row has a next look, ``budget`` further seeds of its setting are used, or
@@ -38,25 +36,26 @@ def spend(
     there already is not made again, so that the same call after an interruption goes on.
 
     Args:
-        runs: what is checked at first.
+        made: what is checked at first, and what failed before.
         check: says how runs stand against the baseline.
         budget: further seeds for each setting, at most; 0: check only.
         do: does the jobs.
         say: is told what is spent, and what is not and why.
 
     Returns:
-        What the last check said (exit 4 where a seed failed and nothing leaks more), and all runs.
+        What the last check said (exit 4 where something failed and nothing leaks more), and all
+        runs.
     """
-    every = {run.path.resolve(): run for run in runs}
+    every = {run.path.resolve(): run for run in made.runs}
     result, purse, failed = check(list(every.values())), _Purse(budget), list[Outcome]()
     while budget and result.exit_code != LEAKS_MORE:
         wanted = purse.next(list(every.values()), _asked(result), say)
         if not wanted:
             break
         for (out, device), these in wanted.items():
-            made = make(these, out, device, do=do, say=say)
-            every |= {run.path.resolve(): run for run in made.runs}
-            failed += made.failed
+            more = make(these, out, device, do=do, say=say)
+            every |= {run.path.resolve(): run for run in more.runs}
+            failed += more.failed
         result = check(list(every.values()))
         if failed:
             break
@@ -65,6 +64,7 @@ def spend(
         rows = states.count("cannot tell")
         left = f"{plural(rows, 'row')} still cannot be told" if rows else "all can be told"
         say(f"{plural(sum(purse.spent.values()), 'further seed')} spent: {left}")
+    failed = [*made.failed, *failed]
     return concluded(result, failed), Made(tuple(every.values()), tuple(failed))
 
 

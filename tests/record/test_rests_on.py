@@ -18,8 +18,7 @@ import leakbench
 from leakbench.base import hashed_source, opened, plugins, registry, sources
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_sealed
-from leakbench.base.reason import reason
-from leakbench.record import attack_code, freshness, origin
+from leakbench.record import attack_code, existing_run, origin
 from leakbench.record.runspec import make_spec
 from leakbench.reporting import write
 
@@ -42,10 +41,7 @@ QUIET = {
     "reports/_page/templates/script": "moves what Python drew",
     "reports/_page/templates/style": "colours",
     **dict.fromkeys(
-        [
-            f"leakbench/record/{name}.py"
-            for name in ("damage", "excerpts", "naming", "freshness", "twin")
-        ],
+        [f"leakbench/record/{name}.py" for name in ("damage", "excerpts", "naming", "twin")],
         "copies and names what is there",
     ),
     **dict.fromkeys(
@@ -335,7 +331,7 @@ def test_what_lies_beside_a_method_counts(mine: Path, tmp_path: Path) -> None:
         anew()
         found = origin.stale_sources(meta)
         assert right(found), (path.name, found)
-        assert bool(freshness.found_run(run.path, spec, "cpu").changed) is bool(found), path.name
+        assert bool(existing_run.found_run(run.path, spec, "cpu").changed) is bool(found), path.name
         path.write_bytes(kept[path])
         anew()
     (own / "further.txt").write_text("it is read, too, for it fits *.txt")
@@ -359,8 +355,8 @@ def test_the_metrics_code_is_told_where_a_run_is_kept(mine: Path, tmp_path: Path
     hits = mine / "utilities" / "hits.py"
     hits.write_text(hits.read_text().replace("* SCALE", "* 0 + 1"))
     anew()
-    said = freshness.found_run(old.path, make_spec("fedavg", **how), "cpu")
-    assert said.changed == (reason("parts_changed", parts=("the source of the utility metric",)),)
+    said = existing_run.found_run(old.path, make_spec("fedavg", **how), "cpu")
+    assert said.changed == ("the source of the utility metric",)
     new = leakbench.train("fedavg", out=tmp_path / "more", seed=1, **how)
     assert origin.made_apart([old.meta, new.meta])
 

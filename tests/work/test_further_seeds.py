@@ -17,6 +17,7 @@ from leakbench.gate.rows import gate_rows
 from leakbench.record import folders
 from leakbench.results.tables import collect
 from leakbench.work import further_seeds
+from leakbench.work.wanted_run import Made
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def spend(runs, check, budget, do=None):
     """(result, all runs, the lines that were said)."""
     said = []
     how = do or partial(run_jobs, workers=1)
-    result, made = further_seeds.spend(runs, check, budget, do=how, say=said.append)
+    result, made = further_seeds.spend(Made(tuple(runs)), check, budget, do=how, say=said.append)
     return result, made.runs, said
 
 
@@ -123,6 +124,14 @@ def test_a_seed_that_fails_is_exit_4_and_loses_nothing(runs):
 
     result, every, _ = spend(runs, Check(3), 5, do)
     assert (result.exit_code, len(every)) == (4, 2)
+
+
+def test_what_failed_before_is_counted_and_stops_no_spending(runs):
+    before, do = Outcome("one", error="it failed"), partial(run_jobs, workers=1)
+    made, check = Made(tuple(runs), (before,)), Check(3, 4)
+    result, made = further_seeds.spend(made, check, 5, do=do, say=lambda _: None)
+    assert (result.exit_code, made.failed) == (4, (before,))
+    assert check.seen == [[0, 1], [0, 1, 2], [0, 1, 2, 3]]
 
 
 def test_no_budget_is_one_check(runs):

@@ -1,11 +1,8 @@
-"""Train and attack what a recipe needs, one run in one process.
-
-The work is that of `leakbench train` and `leakbench attack`.
-"""
+"""A run from training to its last attack in one process, as the papers' tables are made."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,19 +10,19 @@ from typing import Any
 from leakbench.attacking import choices
 from leakbench.base.errors import BrokenFile, LeakbenchError
 from leakbench.base.files import read_sealed, write_sealed
-from leakbench.base.jobs import Job, Progress
+from leakbench.base.jobs import Progress
 from leakbench.record import folders, twin
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
-from leakbench.record.training import Trained
-from leakbench.reproduce.plan import Planned, Told, complete
 from leakbench.work import pipeline
+from leakbench.work.wanted_run import complete
 
-Attacks = tuple[tuple[str, dict[str, Any]], ...]
+Attacks = Iterable[tuple[str, dict[str, Any]]]
+Told = tuple[str, str]  # an attack ("": none) that gave a run no number, and what is said of it
 
 
 @dataclass(frozen=True)
-class MadeRun:
+class WholeRun:
     """Where a run lies, and what became of it."""
 
     path: str
@@ -34,39 +31,21 @@ class MadeRun:
     failed: tuple[Told, ...]  # attacks that failed, and why
 
 
-def jobs(planned: Sequence[Planned], out: str, device: str) -> list[Job]:
-    """A job per run that is wanted and can be made; a run that two cases share is made once."""
-    todo: dict[str, tuple[RunSpec, Attacks]] = {}
-    for p in planned:
-        for spec in p.specs if p.wanted and not p.lacking else ():
-            before = todo.get(spec.folder(), (spec, ()))[1]
-            more = [a for a in p.attacks if a not in before]
-            todo[spec.folder()] = spec, (*before, *more)
-    made = []
-    for name, (spec, attacks) in todo.items():
-        folder = str(Path(out) / name)
-        made.append(Job(name, made_run, (spec, out, attacks, device), folder=folder))
-    return made
-
-
-def made_run(
-    spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: Progress
-) -> MadeRun:
+def whole_run(
+    spec: RunSpec, out: str, device: str, attacks: Attacks, *, progress: Progress
+) -> WholeRun:
     """One run from training to its last attack; an attack that fails does not stop the others.
 
     Raises:
         BrokenFile: an artifact is damaged.
         LeakbenchError: training failed; the run folder says why.
     """
-    # Said here already: to train it would read its data, which may be gone.
-    if complete(spec, Path(out)):
-        trained = Trained(Path(out) / spec.folder(), skipped=True)
-    else:
-        trained = pipeline.train(spec, out, device, progress=progress)
-        meta = read_sealed(trained.path / "run.json")
-        write_sealed(trained.path / "run.json", {**meta, "twin": twin.twin_of(spec, device)})
-    unfit, failed = attacked(trained.path, attacks, device, progress=progress)
-    return MadeRun(str(trained.path), trained.skipped, unfit, failed)
+    path, skipped = Path(out) / spec.folder(), complete(spec, Path(out))
+    if not skipped:  # to train would find it, too, but read its data, which may be gone
+        skipped = pipeline.train(spec, out, device, progress=progress).skipped
+        meta = read_sealed(path / "run.json")
+        write_sealed(path / "run.json", {**meta, "twin": twin.twin_of(spec, device)})
+    return WholeRun(str(path), skipped, *attacked(path, attacks, device, progress=progress))
 
 
 def attacked(
