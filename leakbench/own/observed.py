@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from leakbench.base import locks
+from leakbench.base import locks, terminal
 from leakbench.base.errors import MethodError, UsageError, suggestion
 from leakbench.base.files import (
     digests,
@@ -24,8 +24,9 @@ from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, flat
 from leakbench.federation.evaluate import Evaluations
 from leakbench.federation.federation import Federation
-from leakbench.federation.local_steps import trainings
+from leakbench.federation.local_steps import Training, trainings
 from leakbench.federation.traffic import Traffic
+from leakbench.own import likeness
 from leakbench.own.arrays import is_whole
 from leakbench.own.clients import ClientData
 from leakbench.own.network import Model
@@ -172,6 +173,8 @@ class _Round:
     bare: list[Message] = field(default_factory=list)  # as it would have been sent uncovered
     truth: dict[str, Any] = field(default_factory=dict)
     labels: dict[str, Any] = field(default_factory=dict)
+    # Clients with the rows of their steps, what was sent uncovered, and whether the order is known.
+    told: list[tuple[int, list[Tensor], Tree, bool]] = field(default_factory=list)
     moved: list[tuple[int, Tree]] = field(default_factory=list)  # examples, update
 
 
@@ -201,6 +204,7 @@ class Observed:
         self._open: _Round | None = None
         self._rounds = 0  # whole ones
         self._bare = True  # was everything told uncovered, too?
+        self._strange = False  # was something sent that the declared training does not make?
         self._lock: Any = None
         self._ended = False
 
@@ -323,13 +327,17 @@ class Observed:
         given = self._tensors(tensors, whose, whole=what == "weights")
         moved = self._moved(given, now.model, what, whose)
         training = trainings(self._parts.method, round)[0]
-        own = self._trained_on(number, rows, training.epochs)
-        place = (round, training.phase, f"client/{number}", "server")
-        now.sent.append(Message(*place, "update", moved))
+        own, steps = self._trained_on(number, rows, training)
+        place, bare = (round, training.phase, f"client/{number}", "server"), None
         if uncovered is not None:
-            bare = self._tensors(uncovered, f"the uncovered {what}", whole=what == "weights")
-            moved = self._moved(bare, now.model, what, f"the uncovered {what} of client {client}")
-            now.bare.append(Message(*place, "update", moved))
+            whose = f"the uncovered {what} of client {client} in round {round}"
+            told = self._tensors(uncovered, whose, whole=what == "weights")
+            bare = self._moved(told, now.model, what, whose)
+            now.bare.append(Message(*place, "update", bare))
+        now.sent.append(Message(*place, "update", moved))
+        if not self._traffic.covered or bare is not None:
+            plain = moved if bare is None else bare
+            now.told.append((number, steps, plain, rows is not None or len(steps) < 2))
         batch = {"y": self._data.train.y[own], "rows": own}
         many = len(own) * self._data.train.stored[0].numel()
         if many <= 2**18 or training.steps == 1:
@@ -427,11 +435,32 @@ class Observed:
         self._bare = self._bare and len(now.bare) == len(now.sent)
         write_tree(self.path / "known" / file, {"client": now.labels}, head, sync=False)
         write_tree(self.path / "truth" / file, {"client": now.truth}, head, sync=False)
+        self._compare(now)
         if now.t not in self._scores.scores:
             self._scores.scores[now.t] = self._measured(now)
         self._rounds, self._open = now.t, None
         self._spec = self._spec.model_copy(update={"rounds": self._rounds})
         self._keep()
+
+    def _compare(self, now: _Round) -> None:
+        """Say where an update is not what the declared training makes of its rows; one a round.
+
+        Then attacks replay something else than was done, and what they do not find acquits nobody.
+        """
+        if not now.told or self._strange:
+            return
+        client, steps, sent, ordered = now.told[now.t % len(now.told)]
+        self._fed.t = now.t
+        found = likeness.unlike(self._fed, now.model, client, steps, sent, ordered=ordered)
+        if found is not None:
+            self._strange = True
+            terminal.say(
+                f"leakbench: what client {client} sent in round {now.t} is not what the declared"
+                f" training makes of its rows (cosine {found[0]:.2f}, {found[1]:.2g} times as"
+                " long): see whether sgd, loss, rows and the scaling of data are those of the loop,"
+                " and covered where messages were changed. Until then this record may accuse and"
+                " never acquits (flag no_control)."
+            )
 
     def _measured(self, now: _Round) -> Tensor:
         """The metric, of the mean of what was sent, weighted by what clients hold."""
@@ -480,6 +509,7 @@ class Observed:
                 " or restart=True, which replaces it and its attacks."
             )
         self._rounds, self._bare = int(meta["rounds"]), bool(meta["bare"])
+        self._strange = bool(meta["strange"])
         self._traffic.restore(tree.get("traffic", {}), meta["totals"])
         scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
         self._scores = Evaluations(scores, [(t, n, v) for t, n, v in meta["diagnostics"]])
@@ -492,13 +522,18 @@ class Observed:
         measured = {f"{t:06d}": v for t, v in self._scores.scores.items()}
         tree = {"traffic": rows, "scores": measured}
         meta = {"rounds": self._rounds, "totals": totals, "origin": self._origin}
-        meta |= {"bare": self._bare, "covered": sorted(self._traffic.covered)}
+        meta |= {
+            "bare": self._bare,
+            "strange": self._strange,
+            "covered": sorted(self._traffic.covered),
+        }
         write_tree(self.path / STATE, tree, {**meta, "diagnostics": self._scores.diagnostics})
         write_sealed(self.path / "run.json", {**self._described(), "status": "running"})
 
     def _described(self) -> dict[str, Any]:
         """run.json as it stands, without its status."""
-        spec, alone = self._spec, bool(self._traffic.covered) and not self._bare
+        spec = self._spec
+        alone = self._strange or (bool(self._traffic.covered) and not self._bare)
         more: dict[str, Any] = {"no_control": True} if alone else {}
         more |= {"id": spec.folder(), "spec": spec.model_dump(mode="json")}
         return {**self._about, **more, "stages": spec.record.stages(spec.rounds)}
@@ -636,8 +671,14 @@ class Observed:
             )
         return moved
 
-    def _trained_on(self, client: int, rows: Any, epochs: int) -> Tensor:
-        """The rows of the task's data behind an update, step by step, one after the other."""
+    def _trained_on(
+        self, client: int, rows: Any, training: Training
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The rows of the task's data behind an update, (n,), and those of each step.
+
+        Of no step where it cannot be told which stood in it.
+        """
+        batch, epochs = self._parts.method.batch, training.epochs
         held = self._data.rows[client, : self._data.sizes[client]]
         if rows is None and not epochs:
             raise UsageError(
@@ -645,7 +686,8 @@ class Observed:
                 " rows=[...], or by epochs."
             )
         if rows is None:
-            return held.repeat(epochs)
+            whole = held.repeat(epochs)
+            return whole, list(torch.split(whole, training.sizes(len(whole), batch)))
         plain = rows.tolist() if hasattr(rows, "tolist") else rows
         if isinstance(plain, str) or not isinstance(plain, Iterable):
             raise UsageError(
@@ -662,7 +704,10 @@ class Observed:
                 )
         if not every:
             raise UsageError(f"client {client} trained on no row: give those that it trained on.")
-        return held[torch.tensor(every, dtype=torch.int64)]
+        whole = held[torch.tensor(every, dtype=torch.int64)]
+        each = [len(s) for s in steps if isinstance(s, list | tuple)]
+        sizes = each if len(each) == len(steps) else training.sizes(len(whole), batch)
+        return whole, list(torch.split(whole, sizes)) if sizes else []
 
 
 def _copied(given: Any) -> Tensor | None:

@@ -1,0 +1,77 @@
+"""Is what a client sent what its declared training makes of its rows?
+
+Attacks replay a local training as it was declared: with another rate, loss, network or other rows
+they find less, and it would look like privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from leakbench.base.errors import LeakbenchError
+from leakbench.base.lazy import torch
+from leakbench.base.tree import Tree
+from leakbench.federation.federation import Federation
+from leakbench.federation.network import thrower
+from leakbench.federation.party_runner import single
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# An update that is made again in the order told points the same way and is as long. In an unknown
+# order of several steps it is about as far from it as one order is from another.
+APART, LONGER = 0.02, 1.1
+ORDERS, ROUGHLY_LONGER = 3.0, 2.0
+FAULTS = (RuntimeError, ValueError, TypeError, IndexError, LeakbenchError)
+
+
+def unlike(
+    fed: Federation, model: Tree, client: int, steps: Sequence[Tensor], sent: Tree, *, ordered: bool
+) -> tuple[float, float] | None:
+    """Cosine and length, over that of what is made again, of what a client sent, where they differ.
+
+    None where both are alike, or where it cannot be made again: layers throw dice, of Adam each
+    step depends on its rounding.
+
+    Args:
+        fed: of the network and the declared method; nothing of it is changed.
+        model: what the client began with.
+        client: its number.
+        steps: the rows of the task's data of each step, (B,).
+        sent: its update, all of it or a part.
+        ordered: are these the rows of each step, in their order?
+    """
+    adam = fed.method.optimizer != "sgd"
+    if not steps or adam or thrower(fed.module, fed.data.train.images(steps[0][:2])) is not None:
+        return None
+    made = _made(fed, model, client, steps)
+    if made is None:
+        return None
+    names = [k for k in sent if k in fed.runner.trained and k in made]
+    cosine, length = _compared(sent, made, names)
+    most, longest = APART, LONGER
+    if not ordered:
+        again = _made(fed, model, client, [rows.flip(0) for rows in reversed(steps)])
+        other, _ = _compared(made if again is None else again, made, names)
+        most, longest = APART + ORDERS * (1 - other), ROUGHLY_LONGER
+    alike = 1 - cosine <= most and 1 / longest <= length <= longest
+    return None if alike else (cosine, length)
+
+
+def _made(fed: Federation, model: Tree, client: int, steps: Sequence[Tensor]) -> Tree | None:
+    """The update of these steps; None where the network does not take them."""
+    each = single(fed.tables(), client, client)
+    batches = [fed.data.train.batch(rows) for rows in steps]
+    try:
+        made: Tree = fed.runner.train("loss", fed.t, each, {"model": model}, batches)["update"]
+    except FAULTS:  # a batch of one example and BatchNorm, say
+        return None
+    return made
+
+
+def _compared(one: Tree, other: Tree, names: Sequence[str]) -> tuple[float, float]:
+    """The cosine of two updates, and how many times as long the first is."""
+    ours, theirs = (torch.cat([of[k].double().flatten() for k in names]) for of in (other, one))
+    cosine = float(torch.nn.functional.cosine_similarity(ours, theirs, dim=0))
+    return cosine, float(theirs.norm() / ours.norm().clamp(min=1e-30))

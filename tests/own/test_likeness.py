@@ -1,0 +1,74 @@
+"""What was sent is held against what the declared training makes of its rows."""
+
+import copy
+
+import pytest
+import torch
+from helpers.own_loops import DATA, net
+from torch.nn import functional as F
+
+import leakbench as lb
+
+DECLARED = {"lr": 0.1, "batch": 4, "steps": 2}
+MOMENTUM = {**DECLARED, "momentum": 0.5, "weight_decay": 0.01}
+EPOCHS = {"lr": 0.1, "batch": 4, "epochs": 2}
+
+
+def record(place, sgd, *, lr=0.1, momentum=0.0, decay=0.0, scale=1.0, name="like", **how):
+    """A loop of one round, whose clients really train so."""
+    model = net(2)
+    with lb.observe(place, name=name, model=net, data=DATA, sgd=sgd, **how) as seen:
+        seen.sent("model", model.state_dict(), round=1)
+        for c in range(len(DATA)):
+            local, (x, y) = copy.deepcopy(model), DATA.client(c)
+            optimizer = torch.optim.SGD(
+                local.parameters(), lr=lr, momentum=momentum, weight_decay=decay
+            )
+            order = torch.randperm(len(y)).tolist()
+            for rows in steps(sgd, order):
+                optimizer.zero_grad()
+                F.cross_entropy(local(scale * x[rows]), y[rows]).backward()
+                optimizer.step()
+            told = None if "epochs" in sgd else [r for s in steps(sgd, order) for r in s]
+            seen.update(local.state_dict(), client=c, round=1, rows=told)
+    return seen.run
+
+
+def steps(sgd, order):
+    if "steps" in sgd:
+        return [order[4 * s : 4 * s + 4] for s in range(sgd["steps"])]
+    return [order[i : i + 4] for _ in range(sgd["epochs"]) for i in range(0, len(order), 4)]
+
+
+@pytest.mark.parametrize(
+    ("sgd", "really"), [(DECLARED, {}), (MOMENTUM, {"momentum": 0.5, "decay": 0.01}), (EPOCHS, {})]
+)
+def test_what_is_as_declared_is_alike(tmp_path, capsys, sgd, really):
+    run = record(tmp_path, sgd, **really)
+    assert "no_control" not in run.meta
+    assert "declared" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("sgd", "really"),
+    [
+        (DECLARED, {"lr": 0.2}),
+        (DECLARED, {"momentum": 0.9}),
+        (DECLARED, {"scale": -1.0}),
+        (MOMENTUM, {}),
+        (EPOCHS, {"lr": 0.5}),
+        (EPOCHS, {"scale": -1.0}),
+    ],
+)
+def test_what_is_not_acquits_nobody(tmp_path, capsys, sgd, really):
+    run = record(tmp_path, sgd, **really)
+    assert run.meta["no_control"] is True
+    assert "is not what the declared" in capsys.readouterr().err
+    frame = lb.attack(run, "label_inference", source="moved").to_frame()
+    assert all("no_control" in flags.split("|") for flags in frame["flags"])
+
+
+def test_covered_messages_are_not_compared(tmp_path, capsys):
+    run = record(tmp_path, DECLARED, lr=0.7, covered=["update"])
+    assert run.meta["no_control"] is True  # for nobody says what would have been sent
+    assert "declared" not in capsys.readouterr().err
