@@ -99,3 +99,28 @@ def test_it_finds_one(source):
 @pytest.mark.parametrize("source", ["name.startswith('client/')", "'mean_data' in kinds"])
 def test_names_are_no_sentences(source):
     assert not reads(f"x = {source}")
+
+
+def _made_in(tree):
+    """The names of the functions and classes that a module makes or imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {a.asname or a.name for a in node.names}
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+    return found
+
+
+def test_what_is_said_to_be_as_elsewhere_is_there():
+    """A docstring that says "as for ``f``" names a function of its module, under today's name."""
+    gone = {}
+    for path in sorted(Path(leakbench.__path__[0]).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        said = set(re.findall(r"[Aa]s for ``([A-Za-z_]\w*)``", text))
+        if said - _made_in(tree):
+            gone[path.name] = said - _made_in(tree)
+    assert gone == {}

@@ -82,7 +82,7 @@ def package(kind: str) -> ModuleType | None:
     """The package of all that lies in folders called ``kind``; None where there are none.
 
     Raises:
-        UsageError: as for ``files``.
+        UsageError: as for ``plugin_files``.
     """
     name = f"{SEVERAL}{kind}"
     if not _folders(kind):

@@ -240,7 +240,7 @@ def docs(kind: str) -> dict[str, str]:
     What is not ours and cannot be imported is said on stderr and left out.
 
     Raises:
-        UsageError: as for ``names``; and as for ``load`` of what is imported.
+        UsageError: as for ``names``; and as for ``load_plugin`` of what is imported.
     """
     return dict(_usable(kind, lambda name, module: _doc(kind, name, module)))
 
@@ -251,7 +251,7 @@ def every(kind: str) -> dict[str, type[Any]]:
     What is not ours and cannot be imported is said on stderr and left out.
 
     Raises:
-        UsageError: as for ``names``; and as for ``load`` of what is ours.
+        UsageError: as for ``names``; and as for ``load_plugin`` of what is ours.
     """
     return dict(_usable(kind, lambda name, _: load_plugin(kind, name)))
 
@@ -282,7 +282,7 @@ def attributes(kind: str, which: str) -> dict[str, Any]:
     What is not ours and cannot be imported is said on stderr and left out.
 
     Raises:
-        UsageError: as for ``names``; and as for ``load`` of what is ours.
+        UsageError: as for ``names``; and as for ``load_plugin`` of what is ours.
     """
     return dict(_usable(kind, lambda name, _: attribute(kind, name, which)))
 
@@ -291,7 +291,7 @@ def attribute(kind: str, name: str, which: str) -> Any:
     """A class attribute of a method, without importing it where its source says it.
 
     Raises:
-        UnknownName, UsageError: as for ``load``.
+        UnknownName, UsageError: as for ``load_plugin``.
     """
     try:
         source = module_text.read_module(names(kind)[name])

@@ -17,7 +17,7 @@ from leakbench.federation.precision import kept_dtype, products
 from leakbench.federation.task_data import Examples
 from leakbench.record import private_data
 from leakbench.record.folders import Run
-from leakbench.record.knowledge import FILES, Source
+from leakbench.record.knowledge import FILES, ROWS, Source
 from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.parts import lost_parts
 from leakbench.record.runspec import Parts, RunSpec, parts
@@ -158,7 +158,8 @@ class Recording(Source):
         return None
 
     def _without(self, name: str) -> str:
-        return f"{self.run.path} holds no knowledge called {name!r}; it has aux_data and labels."
+        there = ", ".join(row.name for row in ROWS if row.held and self._has(row.held))
+        return f"{self.run.path} holds no knowledge called {name!r}; it has {there or 'none'}."
 
     def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
         """Why an export or an excerpt no longer has what an attack reads; empty where it has.

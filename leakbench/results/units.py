@@ -74,7 +74,7 @@ def pooled_estimates(seeds: Sequence[Measured]) -> dict[str, Estimate]:
     """By role: the same number over several seeds, or of one.
 
     Raises:
-        NoInterval: as for ``summary``.
+        NoInterval: as for ``mean_of_units``.
     """
     out = {}
     for role in ROLES:
@@ -88,7 +88,7 @@ def measured_of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
     """Every number of one complete attack on ``run``.
 
     Raises:
-        BrokenFile: as for ``of_run``.
+        BrokenFile: as for ``measured_of_run``.
     """
     folder.alone()
     folder.check(*FILES)
