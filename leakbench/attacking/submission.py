@@ -67,7 +67,8 @@ def taken_submission(recording: Recording, folder: Path) -> Path:
     """The submission with floor and control of our own, in a hidden folder, not yet scored.
 
     Raises:
-        UsageError: as for ``submitted_attack``; a guess is not about what was attacked, or one is left out.
+        UsageError: as for ``submitted_attack``; a guess is not about what was attacked, or one
+            is left out.
         BrokenFile: a file of it is damaged.
     """
     name, attack, meta = submitted_attack(recording, folder)

@@ -26,6 +26,7 @@ PARAM = {"qua": 2.0, "dir": 0.5, "shards": 2.0}  # where none is given
 # What a split calls things, by what they are called here.
 OURS = (("task.", ""), ("split_param", "param"), ("a larger mean_local_size", "more inputs"))
 SHARE = 0.1  # of the inputs that are auxiliary, or tested, where nothing else is said
+OFTEN = 0.1  # of inputs taken out of x as a share, that are training inputs: x repeats itself
 BY_ACCIDENT = 0.01  # of the test inputs, that may be training inputs: real sets hold a few
 
 
@@ -93,7 +94,7 @@ class ClientData:
         table, counts = padded(parts)
         self.data = TaskData(train, tested, granted, table, counts, _stand_for(train.y, parts))
         self.lies_in = self._range(mean, std, input_range, signal=signal)
-        self._nothing_twice(test=not _is_share(test), aux=not _is_share(aux))
+        self._nothing_twice(test=test, aux=aux)
         del self._x, self._y  # they are in ``data``
 
     # who holds what -------------------------------------------------------------------------------
@@ -307,9 +308,21 @@ class ClientData:
             )
         return found
 
-    def _nothing_twice(self, *, test: bool, aux: bool) -> None:
-        """Who tests on training inputs measures what was learnt by heart; so of aux, if given."""
-        data = self.data
+    def _nothing_twice(self, *, test: Any, aux: Any) -> None:
+        """Who tests on training inputs measures what was learnt by heart; so of aux.
+
+        Shares of a table are taken as they come: its rows are alike by nature.
+        """
+        data, picture = self.data, arrays.is_picture(self.data.train.stored)
+        for what, given, some in (("test", test, data.test), ("aux", aux, data.aux)):
+            _, many = _shared(some, data.train) if picture and _is_share(given) else (0, 0)
+            if many > max(2, OFTEN * len(some)):
+                raise UsageError(
+                    f"x holds inputs several times: {many} of {len(some)} that are taken for {what}"
+                    " are training inputs, too. Take what is repeated out of x, or give"
+                    f" {what}=(inputs, classes)."
+                )
+        test, aux = not _is_share(test), not _is_share(aux)
         if test:
             row, many = _shared(data.test, data.train)
             if many:
@@ -487,6 +500,7 @@ def _shared(some: Examples, other: Examples) -> tuple[int, int]:
     known = torch.isin(some.marks, other.marks)
     count = torch.unique(other.marks, return_counts=True)[1]
     twins = float(count[count > 1].sum()) / len(other)
+    twins *= not arrays.is_picture(some.stored)
     if int(known.sum()) <= max(BY_ACCIDENT, 2 * twins) * len(some):
         return 0, 0
     return int(known.nonzero()[0]), int(known.sum())

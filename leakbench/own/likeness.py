@@ -72,6 +72,7 @@ def _made(fed: Federation, model: Tree, client: int, steps: Sequence[Tensor]) ->
 
 def _compared(one: Tree, other: Tree, names: Sequence[str]) -> tuple[float, float]:
     """The cosine of two updates, and how many times as long the first is."""
-    ours, theirs = (torch.cat([of[k].double().flatten() for k in names]) for of in (other, one))
+    ours = torch.cat([other[k].double().flatten() for k in names])
+    theirs = torch.cat([one[k].double().flatten() for k in names])
     cosine = float(torch.nn.functional.cosine_similarity(ours, theirs, dim=0))
     return cosine, float(theirs.norm() / ours.norm().clamp(min=1e-30))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -106,7 +107,38 @@ def _called(module: nn.Module, shape: tuple[int, ...], *, on: bool) -> Tensor | 
     return out if isinstance(out, torch.Tensor) else None
 
 
-def identity(module: nn.Module) -> str:
-    """Eight hex digits over what it is made of: its layers, and the shapes of its tensors."""
-    tensors = [(name, list(v.shape), str(v.dtype)) for name, v in module.state_dict().items()]
-    return fingerprint([repr(module), tensors])
+def identity(one: nn.Module, other: nn.Module) -> str:
+    """Eight hex digits over all that makes a network what it is.
+
+    Layers, shapes, what is trained, the code of layers that are not torch's, and the numbers that
+    it begins with whatever the dice: those that are the same in ``other``, made again.
+    """
+    again = dict(other.state_dict())
+    tensors = []
+    for name, value in one.state_dict().items():
+        same = torch.equal(value, again[name])
+        tensors.append((name, list(value.shape), str(value.dtype), _digest(value) if same else ""))
+    trained = [(name, v.requires_grad) for name, v in one.named_parameters()]
+    own = {type(m) for m in one.modules() if not type(m).__module__.startswith("torch.")}
+    return fingerprint([repr(one), tensors, trained, sorted(map(_code, own))])
+
+
+def _digest(value: Tensor) -> str:
+    plain = value.detach().cpu().contiguous()
+    return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
+
+
+def _code(layer: type[nn.Module]) -> str:
+    """What a class of layers runs: its functions, as they are compiled, and their numbers."""
+    code = [vars(layer)[k].__code__ for k in sorted(vars(layer)) if _compiled(vars(layer)[k])]
+    told = [(c.co_name, c.co_code.hex(), list(map(str, _plain(c.co_consts)))) for c in code]
+    return fingerprint([layer.__qualname__, told, [list(c.co_names) for c in code]])
+
+
+def _compiled(value: Any) -> bool:
+    return hasattr(value, "__code__")
+
+
+def _plain(constants: tuple[Any, ...]) -> list[Any]:
+    """Those that are the same text in every process: a function within has an address."""
+    return [v for v in constants if not hasattr(v, "co_code")]

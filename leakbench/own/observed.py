@@ -328,6 +328,17 @@ class Observed:
         moved = self._moved(given, now.model, what, whose)
         training = trainings(self._parts.method, round)[0]
         own, steps = self._trained_on(number, rows, training)
+        if uncovered is not None and not self._traffic.covered:
+            raise UsageError(
+                f"client {client} gives uncovered, and nothing is covered: expected observe(...,"
+                " covered=['update']), or no uncovered."
+            )
+        twin = next((m for m in now.sent if _apart(m.payload, moved) == 0), None)
+        if twin is not None:
+            raise UsageError(
+                f"{whose} are to the last bit those of {twin.sender}: expected what each client"
+                " has after its own training."
+            )
         place, bare = (round, training.phase, f"client/{number}", "server"), None
         if uncovered is not None:
             whose = f"the uncovered {what} of client {client} in round {round}"
@@ -704,8 +715,19 @@ class Observed:
                 )
         if not every:
             raise UsageError(f"client {client} trained on no row: give those that it trained on.")
+        most = training.steps * batch if training.steps else epochs * len(held)
+        if len(every) > most:
+            raise UsageError(
+                f"client {client} trained on {len(every)} rows, and by sgd on {most} at most:"
+                f" expected {'steps' if training.steps else 'epochs'} and batch as they are."
+            )
         whole = held[torch.tensor(every, dtype=torch.int64)]
         each = [len(s) for s in steps if isinstance(s, list | tuple)]
+        if each and training.steps and len(each) != training.steps:
+            raise UsageError(
+                f"client {client} trained on rows of {len(each)} steps, and by sgd it takes"
+                f" {training.steps}: expected a list for each."
+            )
         sizes = each if len(each) == len(steps) else training.sizes(len(whole), batch)
         return whole, list(torch.split(whole, sizes)) if sizes else []
 

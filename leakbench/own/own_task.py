@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.lazy import torch
+from leakbench.base.streams import shared
 from leakbench.federation.parties import Facts
 from leakbench.federation.task import Task
 from leakbench.federation.task_data import TaskData
@@ -87,6 +88,15 @@ class OwnTask(Task):
         return dict(self.training)
 
 
+def _twice(model: Model, out: int) -> tuple[nn.Module, nn.Module]:
+    """The network made with two throws of the dice, which are left as they were."""
+    made = []
+    for again in (0, 1):
+        with shared(0, "network", round=again).lent():
+            made.append(network.made(model, out))
+    return made[0], made[1]
+
+
 def make_task(
     name: str,
     data: ClientData,
@@ -124,7 +134,10 @@ def make_task(
     first = network.made(model, data.classes)
     if first is not model and isinstance(model, torch.nn.Module):
         model = first  # as it is now: somebody may go on to train it
-    known = {"data": data_digest(data.data)[:8], "network": network.identity(first)}
+    known = {
+        "data": data_digest(data.data)[:8],
+        "network": network.identity(*_twice(model, data.classes)),
+    }
     clients = len(data)
     fields = {
         "__module__": __name__,

@@ -36,6 +36,8 @@ KEPT = (
         "schema",
         "status",
         "method",
+        "origin",
+        "no_control",
         "hides",
         "secrets",
         "distance",

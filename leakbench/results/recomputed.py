@@ -19,7 +19,7 @@ from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.meaning import Meaning
 from leakbench.federation.traffic import AGGREGATOR, SERVER
 from leakbench.federation.utility import METRICS
-from leakbench.record import attack_code, run_json
+from leakbench.record import attack_code, origin, run_json
 from leakbench.record.columns import Row
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.policy import Policy
@@ -104,6 +104,8 @@ def _stated(run: Run, made: Parts | None) -> None:
         "stand_in": task.stand_in,
         "facts": run_json.facts_told(task.facts(made.method)),
     }
+    if origin.is_outside(meta):  # what covers its messages is its owner's word
+        ours["hides"] = any(line["covered"] for line in meta["sent"])
     for key, value in ours.items():
         _equal(where, key, meta.get(key), value)
     said = meta["utility"]
