@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakbench.base import locks, provenance
+from leakbench.base import errors, locks, provenance
 from leakbench.base.errors import LeakbenchError, MethodError, UsageError
 from leakbench.base.files import digests, read_meta, write_csv, write_sealed, write_tree
 from leakbench.base.jobs import Progress
@@ -34,8 +34,8 @@ CHECKPOINT_SECONDS = 10.0
 # A method that keeps a model for every client has large ones: training takes so many times as long
 # as writing them.
 CHECKPOINT_SHARE = 20
-# What a method raises by a fault of its own.
-FAULTS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+# What a method raises by a fault of its own: not a full disk, nor no memory.
+FAULTS = tuple(e for e in errors.FAULTS if e not in (OSError, MemoryError))
 
 
 @dataclass(frozen=True)
