@@ -33,7 +33,6 @@ OURS = frozenset(
         *("leakbench.tasks", "leakbench.utilities"),
     }
 )
-GIVEN = "leakbench_given_"  # the modules of what was made in this process are called so, by nobody
 _given: dict[str, dict[str, type[Any]]] = {kind: {} for kind in KINDS}
 # What a plugin's class is, by the name of the class that it derives from.
 _ROOTS = {
@@ -117,9 +116,9 @@ def give(kind: str, name: str, method: type[Any]) -> None:
     _given[kind][name] = method
 
 
-def lasts(module: str) -> bool:
-    """Is there a source of a module of ``names``, for other processes to read?"""
-    return not module.startswith(GIVEN)
+def given(kind: str, name: str) -> type[Any] | None:
+    """What was given under this name in this process; None where nothing was."""
+    return _given[kind].get(name)
 
 
 def leave_out(why: UsageError) -> None:
@@ -196,13 +195,13 @@ def names(kind: str) -> dict[str, str]:
                 " the files."
             )
         found[name] = module
-    found |= {n: _of_given(n, cls) for n, cls in _given[kind].items() if n not in found}
+    found |= {n: _of_given(cls) for n, cls in _given[kind].items() if n not in found}
     return dict(sorted(found.items()))
 
 
-def _of_given(name: str, method: type[Any]) -> str:
-    """The module of what was given: the file whose function made it, or none that there is."""
-    return next((m for m, made in _made.items() if made is method), f"{GIVEN}{name}")
+def _of_given(method: type[Any]) -> str:
+    """The module of what was given: the file whose function made it, or that of its class."""
+    return next((m for m, made in _made.items() if made is method), method.__module__)
 
 
 def _provided(kind: str) -> Iterator[tuple[str, str]]:

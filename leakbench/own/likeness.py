@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # An update that is made again in the order told points the same way and is as long. In an unknown
 # order of several steps it is about as far from it as one order is from another.
 APART, LONGER = 0.02, 1.1
-ORDERS, ROUGHLY_LONGER = 3.0, 2.0
+ROUGHLY, ORDERS, ROUGHLY_LONGER = 0.05, 3.0, 2.0
+TRIED = 3  # other orders
 FAULTS = (RuntimeError, ValueError, TypeError, IndexError, LeakbenchError)
 
 
@@ -52,11 +53,19 @@ def unlike(
     cosine, length = _compared(sent, made, names)
     most, longest = APART, LONGER
     if not ordered:
-        again = _made(fed, model, client, [rows.flip(0) for rows in reversed(steps)])
-        other, _ = _compared(made if again is None else again, made, names)
-        most, longest = APART + ORDERS * (1 - other), ROUGHLY_LONGER
+        orders = (_reordered(steps, number) for number in range(TRIED))
+        others = [_made(fed, model, client, order) or made for order in orders]
+        least = min(_compared(other, made, names)[0] for other in others)
+        most, longest = ROUGHLY + ORDERS * (1 - least), ROUGHLY_LONGER
     alike = 1 - cosine <= most and 1 / longest <= length <= longest
     return None if alike else (cosine, length)
+
+
+def _reordered(steps: Sequence[Tensor], number: int) -> list[Tensor]:
+    """The same rows in steps of the same sizes, in another order."""
+    whole = torch.cat(list(steps))
+    order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(number))
+    return list(torch.split(whole[order], [len(rows) for rows in steps]))
 
 
 def _made(fed: Federation, model: Tree, client: int, steps: Sequence[Tensor]) -> Tree | None:

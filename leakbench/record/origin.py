@@ -84,8 +84,8 @@ def opened_files(made: Mapping[str, Any]) -> dict[str, str]:
 def _modules(spec: Mapping[str, Any]) -> set[str]:
     named = [(kind, spec[one]["name"]) for one, kind in _METHODS.items()]
     named += [("wrappers", w["name"]) for w in spec["wrappers"]]
-    every = {_module(kind, name) for kind, name in named}
-    return {module for module in every if registry.lasts(module)}
+    own = registry.given("tasks", spec["task"]["name"])  # its file may hold nothing but its data
+    return {_module(kind, name) for kind, name in named} | ({own.__module__} if own else set())
 
 
 def _utility(spec: Mapping[str, Any]) -> set[str]:

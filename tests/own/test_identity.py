@@ -87,3 +87,13 @@ def model_of(t):
     from helpers.own_loops import model
 
     return model(t)
+
+
+def test_the_code_of_own_tasks_moves_the_digest_of_a_run():
+    from leakbench.record import origin
+
+    lb.task("digested", DATA, model=net)
+    spec = {"task": {"name": "digested", "params": {}}, "defense": {"name": "fedavg"}}
+    modules = origin._modules({**spec, "wrappers": []})
+    assert modules == {"leakbench.own.own_task", "defenses.fedavg"}
+    assert origin.spec_code({**spec, "wrappers": []})["method"]
