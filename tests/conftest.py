@@ -66,6 +66,18 @@ def _threads_stay():
     assert torch.get_num_threads() == before
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _given_methods_go():
+    """What a module's tests register by name is no task of the modules after it."""
+    from leakbench.base import registry
+
+    before = {kind: dict(given) for kind, given in registry._given.items()}
+    yield
+    for kind, given in registry._given.items():
+        given.clear()
+        given.update(before.get(kind, {}))
+
+
 @pytest.fixture(scope="session")
 def task():
     """Digits with an MLP of eight hidden units and an embedding of eight."""
