@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 Augment: TypeAlias = "Callable[[Tensor, Rng], Tensor]"
 
 
+def indices(numbers: Sequence[int], device: torch.device) -> Tensor:
+    """The same numbers, (n,) int64, on ``device``, for which no processor waits."""
+    made = torch.tensor(numbers, dtype=torch.int64)
+    pinned = made.pin_memory() if device.type == "cuda" else made
+    return pinned.to(device, non_blocking=True)
+
+
 @dataclass(frozen=True)
 class Plan:
     """Rows of every step of every chosen client."""
@@ -52,15 +59,17 @@ class Plan:
 
         Who has fewer examples than the others repeats its first one, which is not its ``own``.
         """
+        everyone = len(some) == len(self.who)
+        take = slice(None) if everyone else indices(some, self.chosen.device)
         if self.even is not None:
-            rows = self.even[:, s] if len(some) == len(self.even) else self.even[some, s]
+            rows = self.even[take, s]
         else:
             rows = _padded([self.ragged[j][s] for j in some])
-        batch = self._batch(data, rows, self.chosen[some], s)
+        batch = self._batch(data, rows, self.chosen[take], s)
         sizes = [len(self.ragged[j][s]) for j in some] if self.even is None else []
         if len(set(sizes)) < 2:
             return batch
-        counts = torch.tensor(sizes, device=rows.device)
+        counts = indices(sizes, rows.device)
         return replace(batch, own=torch.arange(max(sizes), device=rows.device) < counts[:, None])
 
     def _batch(self, data: TaskData, rows: Tensor, party: Tensor, step: int) -> Batch:
@@ -113,7 +122,7 @@ def batch_plan(
     (as long as every client has a complete one); by epochs they are used. ``augment``: a task's,
     for what the steps see.
     """
-    chosen = torch.tensor(who, device=data.counts.device)
+    chosen = indices(who, data.counts.device)
     counts, width = data.counts[chosen], data.rows.shape[1]
     sizes = [data.sizes[i] for i in who]
     least = min(sizes)

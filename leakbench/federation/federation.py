@@ -13,7 +13,7 @@ from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
 from leakbench.federation import engines
-from leakbench.federation.batches import batch_plan
+from leakbench.federation.batches import batch_plan, indices
 from leakbench.federation.client_tensors import ClientTensors, kept_names
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.execution import Execution
@@ -309,7 +309,7 @@ class Federation:
         """
         everyone = who is None or len(who) == len(self.everyone)
         self.who = range(len(self.everyone)) if who is None else who
-        self.chosen = self.everyone if everyone else torch.tensor(who, device=self.device)
+        self.chosen = self.everyone if everyone else indices(self.who, self.everyone.device)
         self.phase = 0
         self.ran: set[str] = set()
         self.inbox: dict[str, Tree] = dict(self.lasting)

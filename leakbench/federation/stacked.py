@@ -16,7 +16,7 @@ from leakbench.base import dice
 from leakbench.base.lazy import torch
 from leakbench.base.streams import SIDE_BY_SIDE
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
-from leakbench.federation.batches import Plan
+from leakbench.federation.batches import Plan, indices
 from leakbench.federation.engines import LocalTraining
 from leakbench.federation.net import Net, training_mode
 from leakbench.federation.optimizer import Optimizer, group_leaves, leaves_named
@@ -92,7 +92,7 @@ class _Side:
 
     def tried(self, some: list[int], s: int, batch: Batch) -> Tree:
         """What step ``s`` of the clients ``some`` makes of a batch; nobody moves."""
-        at = torch.tensor(some, device=self.losses.device)
+        at = indices(some, self.losses.device)
         # Copies: BatchNorm writes into them.
         leaves, rest = (tmap(lambda v: v[at].detach(), t) for t in (self.leaves, self.rest))
         losses, grads = self._slopes(at, s, batch, leaves, rest)
@@ -123,7 +123,7 @@ class _Side:
     def step(self, some: list[int], s: int, batch: Batch) -> None:
         """Step ``s`` of the clients ``some``, each on its row of ``batch``."""
         runner = self.local.runner
-        at = torch.tensor(some, device=self.losses.device)
+        at = indices(some, self.losses.device)
         everyone = len(some) == self.clients
         take = slice(None) if everyone else at
         leaves = {k: v[take].detach() for k, v in self.leaves.items()}
