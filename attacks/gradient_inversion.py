@@ -116,8 +116,9 @@ class GradientInversion(Attack):
         0.3,
         ge=0,
         description=(
-            "weight of the total variation at first, of images of 32 pixels; it falls on the way"
-            " (breaching: two thirds of it, or modern one third, which is the package's own, stay)"
+            "weight of the total variation at first, of images of 32 pixels; it falls on the way, of"
+            " batches on smooth nets to a tenth (breaching: two thirds of it, or modern one third,"
+            " which is the package's own, stay)"
         ),
     )
     prior: Literal["none", "decoder"] = Field(
@@ -256,7 +257,7 @@ class GradientInversion(Attack):
             found = engines.search(whole, self, self.engine, rng, view.progress, aux=aux)
         nearest: dict[int, float] = {}
         for (i, victim), candidates in zip(victims, found, strict=True):
-            near = min(c.mismatch for c in candidates)
+            near = min(check.objective(victim, c, self) for c in candidates)
             if near <= nearest.get(i, math.inf):
                 nearest[i] = near
                 made[i] = self._kept(view, victim, check.judge(victim, candidates, self))

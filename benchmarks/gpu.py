@@ -183,10 +183,12 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=25.0)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--only", choices=list(PARTS), action="append", help="these parts alone")
     asked = parser.parse_args()
     b = Bench(asked.device, asked.smoke, time.monotonic() + 60 * asked.minutes)
     asked.to.mkdir(parents=True, exist_ok=True)
-    for name, part in PARTS.items():
+    for name in asked.only or PARTS:
+        part = PARTS[name]
         begun, rows = time.monotonic(), []
         try:
             for row in part(b):

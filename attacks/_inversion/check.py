@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attacks._inversion.signed_adam import FALL
 from attacks._inversion.stack import Stack, length
 from attacks._inversion.variation import weight
 from attacks._inversion.victims import Candidate, Settings, Victim
@@ -89,14 +88,21 @@ class Kept:
     error: float = math.inf  # the mean squared error that is expected of it
 
 
+def objective(victim: Victim, one: Candidate, how: Settings) -> float:
+    """What speaks against a candidate: its mismatch, and what is left of the prior (``fading``).
+
+    Of a batch that which matches best is often not that which is nearest to the images.
+    """
+    left = victim.fading.choice * weight(how.total_variation, victim.view.facts.shape)
+    return one.mismatch + left * one.variation
+
+
 def judge(victim: Victim, candidates: Sequence[Candidate], how: Settings) -> Kept:
     """The candidate of the least objective; believed where matched, and found from another start.
 
-    The objective is the mismatch and, so that of images that match alike the likelier is kept, a
-    trace of the total variation. Of several engines all results are witnesses for each other.
+    Of several engines all results are witnesses for each other.
     """
-    trace = FALL**2 * weight(how.total_variation, victim.view.facts.shape)
-    best = min(candidates, key=lambda c: c.mismatch + trace * c.variation)
+    best = min(candidates, key=lambda c: objective(victim, c, how))
     seen = support(victim, best, candidates)
     return Kept(best, seen.accepted, _flags(victim, seen), seen.error)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,13 +22,9 @@ if TYPE_CHECKING:
 # numbers and no measurement of the moment, so that a run's guesses do not depend on its clock.
 # (weights of the net at most, victims); a larger net goes one at a time. No GPU was measured.
 MOST = {"cpu": ((200_000, 16), (2_000_000, 4)), "cuda": ((20_000_000, 64),)}
-FEW = 1024  # pixels in a batch up to which L-BFGS is tried without a prior
 LONGER = 3  # times the steps of signed Adam before batches are polished, half as long
 MATCHED = 1e-4  # mismatch below which a search has settled
 EXACT = 1e-8  # mismatch that single precision's rounding explains
-# While polishing: the prior's weight, and the share of the steps that it lasts.
-FALLS = ((signed_adam.FALL, 0.5), (signed_adam.FALL / 20, 0.25), (0.0, 0.25))
-ROUGH = ("ReLU", "LeakyReLU", "ReLU6", "MaxPool2d", "MaxPool1d")  # of torch.nn
 
 Tell = Callable[[float], None]
 
@@ -71,12 +66,12 @@ def search(
             read[i] = halves[0]
     direct = []
     for i, v in enumerate(victims):
-        if engine == "lbfgs" or (engine == "auto" and smooth(v) and not _certain(v, found[i])):
+        if engine == "lbfgs" or (engine == "auto" and v.smooth and not _certain(v, found[i])):
             direct.append(i)
     # Of a victim that is first tried directly and then by signed Adam, the ends are polished, too.
     done = _Share(tell, len(direct) if engine == "lbfgs" else len(victims) + 2 * len(direct))
     for i in direct:
-        if engine == "lbfgs" or _few(victims[i]):
+        if engine == "lbfgs" or victims[i].few:
             found[i] += _from_random(victims[i], how, _dice(seeds[i][0]), exact=engine == "auto")
         done.more(1)
     if engine == "lbfgs":
@@ -105,18 +100,6 @@ def _alone(victim: Victim, x: Tensor, engine: str, restart: int) -> Candidate:
     """An image that no search of the loss found, with private inputs as they are guessed."""
     free = {k: victim.private[k].double() for k in victim.free}
     return measured(victim, x.double(), free, engine, restart)
-
-
-def smooth(victim: Victim) -> bool:
-    """Has the net no kinks? Then second derivatives help."""
-    module = victim.replay(torch.float32).module
-    rough = tuple(getattr(torch.nn, name) for name in ROUGH)
-    return not any(isinstance(m, rough) for m in module.modules())
-
-
-def _few(victim: Victim) -> bool:
-    """Is it one image, or are they tiny? Of a batch of others L-BFGS alone finds noise."""
-    return len(victim.labels) == 1 or math.prod(victim.shape) <= FEW
 
 
 class _Share:
@@ -198,8 +181,9 @@ def _adam(
             stack,
             at["x"],
             {k: v for k, v in at.items() if k != "x"},
-            steps=how.steps * (1 if _few(victims[group[0]]) else longer),
+            steps=how.steps * (1 if victims[group[0]].few else longer),
             weight=weight(how.total_variation, stack.facts.shape),
+            fall=victims[group[0]].fading.descent,
             box=not stack.facts.signal,
             tell=tell,
             rates=[_rate(guesses, i, r) for i, r in part],
@@ -251,19 +235,16 @@ def _from_random(
 
 
 def _polished(victim: Victim, best: Candidate, how: Settings) -> Candidate:
-    """L-BFGS from where signed Adam ended, the prior's weight falling to nothing.
+    """L-BFGS from where signed Adam ended, in its box, with what ``fading`` leaves of the prior.
 
-    First in its box with the last of its prior, then with less and less of it: where many images
-    match, it is the smooth ones near the start that are followed, and where one does, it is found
-    to the last digit (LeNet on CIFAR-100, untrained: 17.5 to 42 dB for one image, 13 to 21 for a
-    batch of eight).
+    Where one image matches, it is found to the last digit; where many batches do, the likeliest.
     """
     stack = Stack([victim], torch.float64)
     x, free = best.x[None], {k: best.private[k][None] for k in victim.free}
     whole = weight(how.total_variation, stack.facts.shape)
     box = not stack.facts.signal
-    for share, lasts in FALLS if whole else ((0.0, 1.0),):
-        steps = max(round(how.steps * lasts * (1.0 if _few(victim) else 0.5)), 1)
+    for share, lasts in victim.fading.polish if whole else ((0.0, 1.0),):
+        steps = max(round(how.steps * lasts * (1.0 if victim.few else 0.5)), 1)
         x, free, end = lbfgs.descend(stack, x, free, steps=steps, weight=share * whole, box=box)
     inputs = {k: v[0] for k, v in free.items()}
     made = measured(victim, x[0], inputs, "polished", best.restart)

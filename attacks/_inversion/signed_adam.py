@@ -4,8 +4,8 @@ Geiping et al. 2020 take Adam on the sign of the slope, which frees nets with Re
 no longer move; plain Adam is faster where nets are smooth. Here each slope is divided by its own
 root mean square and bounded by tanh, which is the sign where it is large and the slope where it is
 small, and does as well as the better of the two on either kind of net. The weight of the total
-variation falls to a fiftieth on the way: smooth pictures first, then details. Starts are patterned
-(a small random picture, repeated), and the rate falls along a cosine.
+variation may fall on the way: smooth pictures first, then details. Starts are patterned (a small
+random picture, repeated), and the rate falls along a cosine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 RATE = 0.1  # of a pixel's range
 NEAR_RATE = 0.03  # from a start that is near the images already
 WARM = 20  # steps in which the rate rises
-FALL = 0.02  # of the weight of the total variation, from the first step to the last
 TILE = 4  # pixels a side of a patterned start
 EXACT = 1e-7  # mismatch below which single precision has nothing left
 BETAS = (0.9, 0.999)
@@ -47,6 +46,7 @@ def descend(
     *,
     steps: int,
     weight: float,
+    fall: float = 1.0,
     box: bool,
     tell: Callable[[float], None] = lambda _: None,
     rates: Sequence[float] = (),
@@ -63,6 +63,7 @@ def descend(
         free: where the private inputs start that are solved for.
         steps: of Adam.
         weight: of the total variation beside the mismatch, at the first step.
+        fall: the share of it that is left at the last, in (0, 1].
         box: are images kept in [0, 1]?
         tell: called with the share of the steps that is done.
         rates: of each victim, at most; ``RATE`` unless given.
@@ -78,7 +79,7 @@ def descend(
         mismatch = stack.mismatch(at["x"], _free(at))
         value = mismatch
         if weight:
-            value = value + weight * FALL ** (i / steps) * variation(at["x"])
+            value = value + weight * fall ** (i / steps) * variation(at["x"])
         slopes = torch.autograd.grad(value.sum(), list(at.values()))
         finite = torch.stack([s.flatten(1).isfinite().all(1) for s in slopes]).all(0)
         goes = finite & mismatch.detach().isfinite() & (mismatch.detach() > EXACT)

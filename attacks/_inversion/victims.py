@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from attacks._inversion.variation import OF_BATCHES, OF_FEW, Fading
 from attacks._updates import Behind
 from leakbench.attacking import Replay, View
 from leakbench.base import torch
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PROTOTYPE = "prototype"  # what methods call it among their private tensors
+FEW = 1024  # pixels of a batch whose images are as settled by its gradient as a single one
+ROUGH = ("ReLU", "LeakyReLU", "ReLU6", "MaxPool2d", "MaxPool1d")  # of torch.nn
 
 
 class Settings(Protocol):
@@ -63,6 +66,22 @@ class Victim:
         if dtype not in self._replays:
             self._replays[dtype] = replayed(self.view, self.behind, self.seed, dtype)
         return self._replays[dtype]
+
+    @property
+    def smooth(self) -> bool:
+        """Has the net no kinks? Then second derivatives help."""
+        rough = tuple(getattr(torch.nn, name) for name in ROUGH)
+        return not any(isinstance(m, rough) for m in self.replay(torch.float32).module.modules())
+
+    @property
+    def few(self) -> bool:
+        """Is it one image, or are they tiny? Many other batches match as well as a larger one."""
+        return len(self.labels) == 1 or math.prod(self.shape) <= FEW
+
+    @property
+    def fading(self) -> Fading:
+        """How much of the prior its search keeps."""
+        return OF_BATCHES if self.smooth and not self.few else OF_FEW
 
     @property
     def kind(self) -> tuple[object, ...]:

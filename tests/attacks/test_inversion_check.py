@@ -47,8 +47,8 @@ def gradient(model, x=X, y=Y):
     return [*torch.autograd.grad(cross_entropy(model(x), y), model.parameters())]
 
 
-def victim_of(model, update, y=Y):
-    seen = Transcript(model, cross_entropy, shape=(1, 4, 4), lr=RATE, batch=len(y))
+def victim_of(model, update, y=Y, side=4):
+    seen = Transcript(model, cross_entropy, shape=(1, side, side), lr=RATE, batch=len(y))
     seen.add("update", update, sender="client/0", labels=y)
     view = View(ATTACK.threat, seen, 1)
     (behind,) = _updates.shortest(view, probe=False, most=1)
@@ -101,6 +101,18 @@ def test_a_batch_that_many_others_match_is_not_accepted():
     assert verdict.best.mismatch < 1e-3
     assert not verdict.accepted
     assert "restarts_disagree" in verdict.flags
+
+
+@pytest.mark.parametrize(("batch", "kept"), [(1, "nearest"), (5, "likeliest")])
+def test_of_a_batch_the_likeliest_images_are_kept_and_of_one_the_nearest_match(batch, kept):
+    """A rough picture that matches a thousandth better is no picture, where many match."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(256, 24), nn.Sigmoid(), nn.Linear(24, 3))
+    x, y = torch.rand(batch, 1, 16, 16, generator=dice(3)), torch.arange(batch) % 3
+    victim = victim_of(model, stepped(gradient(model, x, y)), y, side=16)
+    nearest = Candidate(x.double(), {}, 1e-5, 0.4, "polished", 0)
+    likeliest = Candidate(x.double() / 2, {}, 1e-4, 0.1, "polished", 1)
+    best = check.judge(victim, [nearest, likeliest], ATTACK).best
+    assert best is {"nearest": nearest, "likeliest": likeliest}[kept]
 
 
 def test_what_was_polished_is_no_witness_for_where_it_began():
