@@ -116,9 +116,9 @@ class GradientInversion(Attack):
         0.3,
         ge=0,
         description=(
-            "weight of the total variation at first, of images of 32 pixels; it falls on the way, of"
-            " batches on smooth nets to a tenth (breaching: two thirds of it, or modern one third,"
-            " which is the package's own, stay)"
+            "weight of the total variation at first, of images of 32 pixels; it falls on the way"
+            " (of batches on smooth nets to a tenth; breaching: two thirds of it, or modern one"
+            " third, which is the package's own, stay)"
         ),
     )
     prior: Literal["none", "decoder"] = Field(

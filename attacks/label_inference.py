@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from attacks import _label_shares, _updates
+from attacks import _class_mixtures, _label_shares, _updates
 from attacks._noisy_counts import most_likely
 from attacks._output_moves import moved, of_classes, reads_classes
 from attacks._strangers import frequencies
@@ -34,7 +34,7 @@ NAMED = ("labels", "label_counts")  # the kinds of message that say what a clien
 
 
 class LabelInference(Attack):
-    """Six ways to a client's labels.
+    """Seven ways to a client's labels.
 
     With ``source`` = "message" nothing is inferred: the labels are read straight off the message.
     "message": where clients send ``labels`` (FedAA's label names, the labels beside FLea's
@@ -76,6 +76,16 @@ class LabelInference(Attack):
     For SGD; by epochs it reads the client's count. After many steps, or where a wrapper clips the
     update, the shares are blurred; the raw rise may then say more.
 
+    "pooled": who listens to every round. Each class alone would make an update of its own of the
+    model of the round, known from auxiliary data; a client's update is a mixture of these by the
+    shares of its classes, which stay the same. Its messages of all rounds so are equations for one
+    unknown, and noise cancels. A sum is an equation for all who took part in it, which the server
+    knows that sent them the model: where company changes, sums are told apart
+    (``_class_mixtures``). True are the labels of all of a client's data. Weights are those of the
+    last layer where no more was kept, at the received model for one step and halfway to the next
+    for several; what the loss reads of the client's own is what a client with all classes would
+    have.
+
     Floor: the class frequencies of the auxiliary data. Where all clients hold all classes alike
     there is nothing to tell: the control, too, stays at the floor, and the verdict is "attack too
     weak". In the control of FedAA clients send a label for each image.
@@ -96,14 +106,17 @@ class LabelInference(Attack):
         {"source": "update"},
         {"source": "moved"},
         {"source": "calibrated"},
+        {"source": "pooled"},
     )
 
-    source: Literal["message", "messages", "denoised", "update", "moved", "calibrated"] = Field(
+    source: Literal[
+        "message", "messages", "denoised", "update", "moved", "calibrated", "pooled"
+    ] = Field(
         "message",
         description=(
             "what is read: the labels that clients send, the newest or all, or all with noise taken"
             " off, or which outputs their updates raise, or move at all, or raise beside auxiliary"
-            " data"
+            " data, or the updates or their sums of all rounds together"
         ),
     )
 
@@ -117,6 +130,10 @@ class LabelInference(Attack):
             return ThreatModel(
                 kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method"
             )
+        if self.source == "pooled":
+            kinds = (*REPLAYED, "sum")
+            knows = ("aux_data", "method", "facts")
+            return ThreatModel(kinds=kinds, rounds="all", knows=knows, rung="public")
         return ThreatModel(
             kinds=REPLAYED, rounds="audited", knows=("aux_data", "method", "facts"), rung="public"
         )
@@ -143,6 +160,8 @@ class LabelInference(Attack):
             return why
         if self._told:
             return self._untold(run)
+        if self.source == "pooled":
+            return self._unpooled(run)
         name, last = models.last_layer(run.module(), run.facts.shape)
         if run.method.outputs != "logits" or not reads_classes(last, run.facts.classes):
             return (
@@ -177,6 +196,14 @@ class LabelInference(Attack):
             return "clients send labels in one round alone: see source=message"
         return ""
 
+    def _unpooled(self, run: Outline) -> str:
+        """Why no class makes an update of its own that could be told."""
+        if run.facts.targets == "tokens":
+            return "clients hold captions and no labels: see caption_words"
+        if run.method.optimizer != "sgd":
+            return "updates are made by Adam, which are no mixture of what single classes make"
+        return ""
+
     def _uncalibrated(self, run: Outline) -> str:
         """Why what the model predicts anyway, or how many steps there were, cannot be told."""
         m = run.method
@@ -196,6 +223,9 @@ class LabelInference(Attack):
         return "clients send no count, so how many steps they take cannot be told"
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
+        if self.source == "pooled":
+            found = _class_mixtures.pooled(view, rng)
+            return [self._held(view, client, shares) for client, shares in found.items()]
         if self.source in ("messages", "denoised"):
             return [self._together(view, sent) for sent in _by_sender(view).values()]
         return [self._read(view, m, rng) for m in self._sent(view)]
@@ -212,6 +242,8 @@ class LabelInference(Attack):
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """The class frequencies of the auxiliary data."""
         prior = frequencies(view.know("aux_data").y, view.facts.classes)
+        if self.source == "pooled":
+            return [self._held(view, c, prior) for c in _class_mixtures.heard(view)]
         return [self._guess(view, m, prior) for m in self._sent(view)]
 
     def _sent(self, view: View) -> list[Message]:
@@ -246,6 +278,9 @@ class LabelInference(Attack):
         if not bool(rise.any()):
             return Guess(m.sender, view.round, failed="no output bias rose")
         return self._guess(view, m, rise / rise.sum())
+
+    def _held(self, view: View, client: int, shares: Tensor) -> Guess:
+        return Guess(f"client/{client}", view.round, {"shares": shares})
 
     def _guess(self, view: View, m: Message, shares: Tensor, *, accepted: bool = False) -> Guess:
         phase = {} if self._told else {"phase": torch.tensor(m.phase)}

@@ -362,9 +362,7 @@ def grey(true: Sequence[Tensor]) -> list[float]:
 def table() -> list[str]:
     lines = ["# Image attacks: every engine at equal processor time", "", *stated("engines"), ""]
     lines += ["`auto` has one start and as many steps as said; the others have as many as take the"]
-    lines += [
-        "same time of the processor (seconds a victim in brackets). Mean PSNR in dB over ten"
-    ]
+    lines += ["same time of the processor (seconds a victim in brackets). Mean PSNR in dB over ten"]
     lines += ["seeds of images and weights, with its 95 % interval. Grey: an image of 0.5.", ""]
     names = ("lbfgs", *PACKAGES, "auto")
     lines += ["| net, batch | steps | victims | grey | " + " | ".join(names) + " |"]

@@ -81,6 +81,8 @@ class Attack(Spec):
                     )
             elif (tells, "server") in sent:
                 sent.add(("update", "server"))  # as good as
+        if "sum" in self.threat.kinds:  # what an aggregator makes of it is read as well
+            sent |= {(kind, "server") for kind, to in sent if to == "aggregator"}
         lacking = [k for k in self.attacks(run) if (k, "server") not in sent]
         if lacking:
             if (lacking[0], "aggregator") in sent:

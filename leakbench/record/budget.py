@@ -91,7 +91,8 @@ def _audited(policy: Policy, fed: Federation, rounds: int, chosen: int) -> int:
     turns = last_layers.turns(fed)
     kept = [policy.keeps_last_layers(t, rounds, turns) for t in range(rounds + 2)]
     whole = audits * (model + audited * (update + batch + probes * (update + inputs)))
-    return phases * (whole + sum(kept) * parts)
+    pooled = sum(policy.pools(t, rounds, last_layers.pooled(fed)) for t in range(1, rounds + 1))
+    return phases * (whole + sum(kept) * parts) + pooled * last_layers.pooled_bytes(fed)
 
 
 def fitted(

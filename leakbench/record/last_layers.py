@@ -19,6 +19,7 @@ from leakbench.record.policy import Policy
 
 LIMIT = 64 * 1024**2  # bytes that are kept of one training
 WHOLE = 512 * 1024**2  # of a run
+POOL = 64 * 1024**2  # of a run's models and covered updates that are kept to be added up
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class LastLayer:
 
     client: str
     sent: dict[str, Tensor]
-    bare: dict[str, Tensor] | None  # with no wrapper; None where none covers updates
+    bare: dict[str, Tensor] | None  # with no wrapper; None where that was not asked for, or is it
 
 
 def turns(fed: Federation) -> int:
@@ -42,26 +43,51 @@ def affordable(fed: Federation, policy: Policy, rounds: int) -> int:
     return min(LIMIT, WHOLE // max(len(kept), 1)) // size if size else 0
 
 
+def covers(fed: Federation) -> bool:
+    """Does a wrapper cover single updates, be it by noise or by a sum?"""
+    return any("update" in w.kinds for w in fed.wrappers)
+
+
+def pooled(fed: Federation) -> int:
+    """Of how many rounds the model and the covered updates' last layers are kept, at most."""
+    return POOL // size if (size := pooled_bytes(fed)) else 0
+
+
+def pooled_bytes(fed: Federation) -> int:
+    """What of one round is kept so; 0 where nothing is."""
+    layer = nbytes({k: fed.model[k] for k in fed.last_layer if k in fed.model})
+    if not covers(fed) or not layer:
+        return 0
+    sent = 1 if "update" in fed.summed else round_size(fed.method, fed.facts.clients)
+    return nbytes(fed.model) + sent * layer
+
+
 def last_layers_of(
-    fed: Federation, places: Sequence[int], name: str, each: Tree, todo: Plan, update: Tree
+    fed: Federation,
+    places: Sequence[int],
+    name: str,
+    each: Tree,
+    todo: Plan,
+    update: Tree,
+    *,
+    bare: bool,
 ) -> Iterator[LastLayer]:
     """The parts of those in ``places`` of the round's chosen, who trained on the loss ``name``.
 
     ``update``: what all of them sent, stacked; where single updates were never made ({}), they are
-    made by the reference.
+    made by the reference. ``bare``: also what would have been sent with nothing defended.
     """
-    covered = any("update" in w.kinds for w in fed.wrappers)
     for j in places:
         batches, one = todo.batches(fed.data, j), row(each, j)
         sent = row(update, j) if update else None
         if sent is None:
             sent = fed.runner.train(name, fed.t, one, fed.inbox, batches)["update"]
-        part, bare = part_of(fed, sent), None
-        if covered:
-            plain = fed.bare_runner()
-            bare = part_of(fed, plain.train(name, fed.t, one, fed.inbox, batches)["update"])
+        part, plain = part_of(fed, sent), None
+        if bare and covers(fed):
+            made = fed.bare_runner().train(name, fed.t, one, fed.inbox, batches)["update"]
+            plain = part_of(fed, made)
         if part:
-            yield LastLayer(f"client/{int(fed.chosen[j])}", part, bare)
+            yield LastLayer(f"client/{int(fed.chosen[j])}", part, plain)
 
 
 def part_of(fed: Federation, tensors: Tree) -> dict[str, Tensor]:

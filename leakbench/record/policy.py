@@ -13,6 +13,8 @@ from leakbench.record.messages import LARGE
 
 FIRST = 3  # rounds in which a small kind is sent that are kept, whenever they are
 UPLINK_LIMIT, BROADCAST_LIMIT = 64 * 1024, 1024 * 1024  # bytes of a small kind's message
+GOLDEN = (5**0.5 - 1) / 2
+POOLED = 200  # rounds of covered updates that are kept for who adds them up, at most
 
 
 class Policy(Spec):
@@ -96,6 +98,16 @@ class Policy(Spec):
             return False  # whole ones are, or none
         return self.audits(t, rounds) or rounds - turns < t <= rounds
 
+    def pools(self, t: int, rounds: int, most: int) -> bool:
+        """Are round t's model and the last layers of its covered updates kept, to be added up?
+
+        Of all rounds, or where only ``most`` can be kept, of as many at uneven distances: at even
+        ones a round robin would show the same clients each time.
+        """
+        if self.name == "all" or not self.audited:
+            return False
+        return t in _uneven(rounds, min(most, POOLED))
+
     def surveys(self, t: int, rounds: int) -> bool:
         """Are all small kinds of round t kept, and everybody's secrets (for scoring)?"""
         return self.audits(t, rounds) or t in _log_spaced(self.decade)
@@ -140,6 +152,17 @@ def _listed(clients: Sequence[int]) -> str:
 def _log_spaced(decade: int) -> frozenset[int]:
     """The rounds of seven decades, up to the largest number of rounds."""
     return frozenset(round(10 ** (i / decade)) for i in range(decade * 7))
+
+
+@lru_cache(maxsize=16)
+def _uneven(rounds: int, count: int) -> frozenset[int]:
+    """``count`` of the rounds 1 to ``rounds``, as multiples of the golden ratio fall among them."""
+    found: set[int] = set()
+    multiple = 0
+    while len(found) < min(count, rounds):
+        multiple += 1
+        found.add(1 + int(rounds * (multiple * GOLDEN % 1)))
+    return frozenset(found)
 
 
 @lru_cache(maxsize=16)

@@ -54,7 +54,8 @@ class Recorder(Observer[Federation]):
     def down(self, fed: Federation, kind: str, payload: Tree, *, each: bool) -> None:
         """Keep a broadcast as one message, or each receiver's own."""
         size = nbytes(payload) // (len(fed.chosen) if each else 1)
-        if not self._keeps(fed, kind, size, uplink=False):
+        pooled = kind == "model" and self._pools(fed)
+        if not pooled and not self._keeps(fed, kind, size, uplink=False):
             if kind == "model" and self._keeps_last_layers(fed):
                 part = last_layers.part_of(fed, payload)
                 told = Message(fed.t, fed.phase, "server", "client/*", kind, part)
@@ -117,10 +118,13 @@ class Recorder(Observer[Federation]):
         return clients.setdefault(str(i), {})
 
     def summed(self, fed: Federation, kind: str, payload: Tree) -> None:
-        """Keep the sum; its payload says of which kind."""
+        """Keep the sum, or its last layer; its payload says of which kind."""
+        told = Message(fed.t, fed.phase, "aggregator", "server", "sum", {kind: payload})
         if self._keeps(fed, "sum", nbytes(payload), uplink=True):
-            told = Message(fed.t, fed.phase, "aggregator", "server", "sum", {kind: payload})
             self.sent.append(told)
+        elif kind == "update" and self._pools(fed):
+            part = last_layers.part_of(fed, payload)
+            self.sent.append(replace(told, payload={kind: part}, part="last_layer"))
 
     def training(self, fed: Federation, name: str, each: Tree, todo: Plan) -> None:
         """Audited clients are trained apart, by the reference: the real update and the probes."""
@@ -144,11 +148,13 @@ class Recorder(Observer[Federation]):
         An attack on that part so has all clients for units. Where single updates were never made,
         they are made here by the reference.
         """
-        if not self._keeps_last_layers(fed):
+        everyones = self._keeps_last_layers(fed)
+        pooled = self._pools(fed) and bool(update) and "update" not in fed.summed
+        if not everyones and not pooled:
             return
         kept = self._audited(fed)[1]
         to = "aggregator" if "update" in fed.summed else "server"
-        for part in last_layers.last_layers_of(fed, kept, name, each, todo, update):
+        for part in last_layers.last_layers_of(fed, kept, name, each, todo, update, bare=everyones):
             client = (fed.t, fed.phase, part.client)
             message = Message(*client, to, "update", part.sent, part="last_layer")
             self.sent.append(message)
@@ -157,6 +163,9 @@ class Recorder(Observer[Federation]):
 
     def _keeps_last_layers(self, fed: Federation) -> bool:
         return self.policy.keeps_last_layers(fed.t, self.rounds, last_layers.turns(fed))
+
+    def _pools(self, fed: Federation) -> bool:
+        return self.policy.pools(fed.t, self.rounds, last_layers.pooled(fed))
 
     def _audited(self, fed: Federation) -> tuple[list[int], list[int]]:
         """The places in the round of those whose updates are kept whole, and in part."""

@@ -1,0 +1,243 @@
+"""Which classes a client holds, from what its updates of many rounds add up to, or sums of them.
+
+To first order an update is a mixture of what each class alone would have made of the model,
+u = Σ_c s_c g_c, and the shares s of a client's classes are the same in every round. Each message so
+is an equation, of a client or, of a sum, of all that took part in it; noise and changing company
+cancel over the rounds. Sums over changing cohorts are told apart as by Lam et al. (ICML 2021,
+"gradient disaggregation"), who sought updates; shares are fewer and stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from leakbench import models
+from leakbench.attacking import Replay, View
+from leakbench.base import MethodError, torch
+from leakbench.federation import Batch, Examples, trainings
+from leakbench.federation.traffic import party
+from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WHOLE = 1_000_000  # weights up to which all of an update are read, of more its last layer
+SHOWN = 50  # auxiliary examples of each class
+TURNS = 5  # of weighing the messages by what is left of them
+STEPS = 3000  # of a descent, at most
+STILL = 1e-9  # of the shares' length: a step below is none
+RIDGE = 0.01  # pull to what all clients together hold, of the equations' own weight
+POWERS = 50  # turns by which the largest curvature is found
+STEEPER = 1.1  # times what they find, which is a little less
+FAINT = 0.02  # a share below is none
+
+
+@dataclass(frozen=True)
+class Equation:
+    """What one message says of the shares of whoever it is of.
+
+    ``gram`` (K, K) and ``seen`` (K,), float64, are the products of what each class alone would have
+    made with each other, and with what was sent, of ``numbers`` numbers and squared length
+    ``length``.
+    """
+
+    parts: Mapping[int, float]  # client -> its weight in the message
+    gram: Tensor
+    seen: Tensor
+    length: float
+    numbers: int
+
+
+def pooled(view: View, rng: torch.Generator) -> dict[int, Tensor]:
+    """Shares (K,) of each client's classes, float64, from all updates and sums that are seen.
+
+    A client of which nothing but zeros is known is left out.
+    """
+    known = list(equations(view, rng))
+    if not known:
+        return {}
+    named: set[int] = set()
+    for one in known:
+        named |= one.parts.keys()
+    who = sorted(named)
+    weights = torch.zeros(len(known), len(who), dtype=torch.float64)
+    for row, one in zip(weights, known, strict=True):
+        for client, weight in one.parts.items():
+            row[who.index(client)] = weight
+    found = solved(weights, known)
+    held = found / found.sum(1, keepdim=True).clamp(min=1e-30)
+    clear = torch.where(held < FAINT, 0.0, held)
+    out = {}
+    for client, shares in zip(who, clear, strict=True):
+        if bool(shares.any()):
+            out[client] = shares / shares.sum()
+    return out
+
+
+def heard(view: View) -> list[int]:
+    """The clients whose updates, alone or in a sum, are seen."""
+    found: set[int] = set()
+    for _, parts in _sent(view):
+        found |= parts.keys()
+    return sorted(found)
+
+
+def equations(view: View, rng: torch.Generator) -> Iterator[Equation]:
+    """One for each update, and each sum of updates, of a round of which the model is known."""
+    sent = _sent(view)
+    for done, (m, parts) in enumerate(sent):
+        view.progress(done / len(sent))
+        try:
+            alone, update = _of_classes(view, m, rng)
+        except (KeyError, MethodError):  # of what the clients had received something was not kept
+            continue
+        if bool(alone.isfinite().all()) and bool(update.isfinite().all()):
+            length = float(update.square().sum())
+            yield Equation(parts, alone @ alone.T, alone @ update, length, len(update))
+
+
+def _sent(view: View) -> list[tuple[Message, dict[int, float]]]:
+    """Updates of each round's first training, and whose they are: {client: its weight in it}."""
+    out = []
+    for m in view.messages("update", last_layer=True):
+        out.append((m, {party(m.sender): 1.0}))
+    for m in view.messages("sum", last_layer=True):
+        parts = _company(view, m.round)
+        if "update" in m.payload and parts:
+            one = replace(m, sender=f"client/{min(parts)}", payload=m.payload["update"])
+            out.append((one, parts))
+    first: dict[int, int] = {}
+    for m, _ in out:
+        first[m.round] = min(m.phase, first.get(m.round, m.phase))
+    return [(m, parts) for m, parts in out if m.phase == first[m.round]]
+
+
+def _company(view: View, round: int) -> dict[int, float]:
+    """Who took part in a round's sum, which the server knows that sent them the model."""
+    rows = view.traffic("model")
+    who = sorted({c for c in rows[rows[:, 0] == round][:, 2].tolist() if c >= 0})
+    counts = {}
+    if view.loss_method().average == "weighted":
+        for m in view.messages("count", round=round):
+            counts[party(m.sender)] = float(m.payload)
+    if not counts.keys() >= set(who):
+        counts = dict.fromkeys(who, 1.0)
+    whole = sum(counts[c] for c in who)
+    return {c: counts[c] / whole for c in who} if whole else {}
+
+
+def _of_classes(view: View, m: Message, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """What each class alone would have made of the model (K, P), and what was sent (P,).
+
+    Of several steps at weights halfway to the next round's model, where that is known.
+    """
+    method, aux, k = view.loss_method(), view.know("aux_data"), view.facts.classes
+    training = next(t for t in trainings(method, m.round, last=view.last) if t.phase == m.phase)
+    replay = Replay(view, m, rng, sizes=(2,), phase=m.loss or training.name)
+    received = replay.inbox["model"]
+    names = [n for n in m.payload if n in replay.trained and n in received]
+    if sum(received[n].numel() for n in replay.trained & received.keys()) > WHOLE:
+        layer = models.last_layer(view.module, view.facts.shape)[0]
+        names = [*models.of_layer(layer, {n: received[n] for n in names})]
+    weights = dict(received)
+    if training.steps != 1:
+        weights = _halfway(view, m.round, weights)
+    private = {k: v for k, v in replay.started(_alike(aux, k)).items() if not k.startswith("draw/")}
+    alone = []
+    for c in range(k):
+        leaves = {n: weights[n].detach().to(replay.dtype).requires_grad_() for n in names}
+        at = (aux.y == c).nonzero().flatten()[:SHOWN]
+        x = aux.x[at if len(at) else torch.arange(min(len(aux.y), SHOWN))]
+        shown = Batch(x.to(replay.dtype), torch.full((len(x),), c, device=aux.y.device))
+        loss = replay.loss(shown, private, weights={**weights, **leaves}, mode=False)
+        slopes = torch.autograd.grad(loss, [*leaves.values()], materialize_grads=True)
+        alone.append(torch.cat([-g.double().cpu().flatten() for g in slopes]))
+    update = torch.cat([m.payload[n].double().cpu().flatten() for n in names])
+    return torch.stack(alone), update / replay.rate
+
+
+def _halfway(view: View, round: int, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    after = view.messages("model", sender="server", round=round + 1)
+    if not after:
+        return weights
+    ended = after[0].payload
+    out = {}
+    for name, w in weights.items():
+        moves = name in ended and w.is_floating_point()
+        out[name] = w + (ended[name].to(w) - w) / 2 if moves else w
+    return out
+
+
+def _alike(aux: Examples, classes: int) -> Batch:
+    """A client that holds auxiliary examples of all classes."""
+    rows = torch.arange(min(len(aux.y), SHOWN * classes))
+    return Batch(aux.x[rows], aux.y[rows])
+
+
+def solved(weights: Tensor, known: Sequence[Equation]) -> Tensor:
+    """Shares (N, K), 0 or more and of any sum, of N clients, which explain T messages best.
+
+    Least squares, in which a message counts the less, the less of it is explained: what is left is
+    a wrapper's noise, or that the client's examples are not the attacker's. ``weights`` (T, N) are
+    those of each client in each message.
+    """
+    grams, seen = (torch.stack([getattr(e, k) for e in known]) for k in ("gram", "seen"))
+    length, numbers = (
+        torch.tensor([getattr(e, k) for e in known]).double() for k in ("length", "numbers")
+    )
+    counts = torch.ones_like(length)
+    for turn in range(TURNS):
+        found = explained(weights, grams * counts[:, None, None], seen * counts[:, None])
+        if turn == TURNS - 1:
+            break
+        mixed = weights @ found
+        matched = 2 * (seen * mixed).sum(1) - torch.einsum("tk,tkl,tl->t", mixed, grams, mixed)
+        left = ((length - matched) / numbers).clamp(min=1e-12 * float((length / numbers).max()))
+        counts = 1 / left
+        counts = counts / counts.mean()
+    return found
+
+
+def explained(weights: Tensor, grams: Tensor, seen: Tensor) -> Tensor:
+    """The same, where all messages count alike, with ``grams`` (T, K, K) and ``seen`` (T, K).
+
+    With a slight pull of each client to the shares of all together: who was never apart from others
+    is as they are.
+    """
+    whole = weights.sum(1)
+    all_of_them = torch.einsum("t,tkl->kl", whole.square(), grams)
+    centre = nonnegative(lambda s: all_of_them @ s, whole @ seen, torch.ones_like(seen[0]))
+    own = weights.square().T @ grams.diagonal(dim1=1, dim2=2).mean(1)
+    pull = RIDGE * own.clamp(min=float(own.max()) * 1e-6)[:, None]
+
+    def product(s: Tensor) -> Tensor:
+        return weights.T @ torch.einsum("tkl,tl->tk", grams, weights @ s) + pull * s
+
+    return nonnegative(product, weights.T @ seen + pull * centre, centre.expand(len(own), -1))
+
+
+def nonnegative(product: Callable[[Tensor], Tensor], right: Tensor, start: Tensor) -> Tensor:
+    """The x, 0 or more, of the least x·Ax / 2 - right·x, of a positive semidefinite A.
+
+    By projected steps with momentum, begun anew where it overshoots (O'Donoghue and Candès 2015).
+    ``product``: x to Ax, of the shape of ``right``.
+    """
+    probe, steep = torch.ones_like(right), 0.0
+    for _ in range(POWERS):
+        turned = product(probe)
+        steep = float(turned.norm() / probe.norm().clamp(min=1e-300))
+        probe = turned / turned.norm().clamp(min=1e-300)
+    now = ahead = start.clone()
+    speed = 1.0
+    for _ in range(STEPS):
+        new = (ahead - (product(ahead) - right) / max(STEEPER * steep, 1e-300)).clamp(min=0)
+        over = float(((ahead - new) * (new - now)).sum()) > 0
+        faster = 1.0 if over else (1 + (1 + 4 * speed**2) ** 0.5) / 2
+        moved = new - now
+        ahead = new if over else new + (speed - 1) / faster * moved
+        now, speed = new, faster
+        if float(moved.norm()) <= STILL * float(new.norm()):
+            break
+    return now
