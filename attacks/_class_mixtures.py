@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from leakbench import models
 from leakbench.attacking import Replay, View
 from leakbench.base import MethodError, torch
-from leakbench.federation import Batch, Examples, trainings
-from leakbench.federation.traffic import party
+from leakbench.federation import Batch, Examples, party, trainings
 from leakbench.record import Message
 
 if TYPE_CHECKING:
@@ -53,35 +52,36 @@ class Equation:
 def pooled(view: View, rng: torch.Generator) -> dict[int, Tensor]:
     """Shares (K,) of each client's classes, float64, from all updates and sums that are seen.
 
-    A client of which nothing but zeros is known is left out.
+    Of a client of whom nothing is told those of all together; {} where nothing is told of anybody.
     """
-    known = list(equations(view, rng))
-    if not known:
-        return {}
-    named: set[int] = set()
-    for one in known:
-        named |= one.parts.keys()
-    who = sorted(named)
+    known, who = list(equations(view, rng)), heard(view)
+    return pooled_of(known, who) if known else {}
+
+
+def pooled_of(known: Sequence[Equation], who: Sequence[int]) -> dict[int, Tensor]:
+    """The same of the clients ``who``, among whom are all that an equation is about."""
     weights = torch.zeros(len(known), len(who), dtype=torch.float64)
     for row, one in zip(weights, known, strict=True):
         for client, weight in one.parts.items():
             row[who.index(client)] = weight
     found = solved(weights, known)
-    held = found / found.sum(1, keepdim=True).clamp(min=1e-30)
-    clear = torch.where(held < FAINT, 0.0, held)
-    out = {}
-    for client, shares in zip(who, clear, strict=True):
-        if bool(shares.any()):
-            out[client] = shares / shares.sum()
-    return out
+    told = found.any(1, keepdim=True)
+    held = torch.where(told, found, found.sum(0))
+    if not bool(held.any()):
+        return {}
+    held = held / held.sum(1, keepdim=True)
+    clear = torch.where(held < min(FAINT, 1 / held.shape[1]), 0.0, held)
+    return dict(zip(who, clear / clear.sum(1, keepdim=True), strict=True))
 
 
 def heard(view: View) -> list[int]:
-    """The clients whose updates, alone or in a sum, are seen."""
-    found: set[int] = set()
-    for _, parts in _sent(view):
-        found |= parts.keys()
-    return sorted(found)
+    """The clients that ever received the model in a round, and so sent an update."""
+    rows = view.traffic("model")
+    return _receivers(rows[rows[:, 0] > 0])
+
+
+def _receivers(rows: Tensor) -> list[int]:
+    return sorted({c for c in rows[:, 2].tolist() if c >= 0})
 
 
 def equations(view: View, rng: torch.Generator) -> Iterator[Equation]:
@@ -117,7 +117,7 @@ def _sent(view: View) -> list[tuple[Message, dict[int, float]]]:
 def _company(view: View, round: int) -> dict[int, float]:
     """Who took part in a round's sum, which the server knows that sent them the model."""
     rows = view.traffic("model")
-    who = sorted({c for c in rows[rows[:, 0] == round][:, 2].tolist() if c >= 0})
+    who = _receivers(rows[rows[:, 0] == round])
     counts = {}
     if view.loss_method().average == "weighted":
         for m in view.messages("count", round=round):
@@ -183,10 +183,9 @@ def solved(weights: Tensor, known: Sequence[Equation]) -> Tensor:
     a wrapper's noise, or that the client's examples are not the attacker's. ``weights`` (T, N) are
     those of each client in each message.
     """
-    grams, seen = (torch.stack([getattr(e, k) for e in known]) for k in ("gram", "seen"))
-    length, numbers = (
-        torch.tensor([getattr(e, k) for e in known]).double() for k in ("length", "numbers")
-    )
+    grams, seen = torch.stack([e.gram for e in known]), torch.stack([e.seen for e in known])
+    length = torch.tensor([e.length for e in known], dtype=torch.float64)
+    numbers = torch.tensor([e.numbers for e in known], dtype=torch.float64)
     counts = torch.ones_like(length)
     for turn in range(TURNS):
         found = explained(weights, grams * counts[:, None, None], seen * counts[:, None])
@@ -194,9 +193,9 @@ def solved(weights: Tensor, known: Sequence[Equation]) -> Tensor:
             break
         mixed = weights @ found
         matched = 2 * (seen * mixed).sum(1) - torch.einsum("tk,tkl,tl->t", mixed, grams, mixed)
-        left = ((length - matched) / numbers).clamp(min=1e-12 * float((length / numbers).max()))
-        counts = 1 / left
-        counts = counts / counts.mean()
+        left = ((length - matched) / numbers).clamp(min=0)
+        usual = left.median().clamp(min=1e-12 * float((length / numbers).max()))
+        counts = usual / (left + usual)  # none counts for all, however well it is explained
     return found
 
 

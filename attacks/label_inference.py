@@ -225,7 +225,7 @@ class LabelInference(Attack):
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         if self.source == "pooled":
             found = _class_mixtures.pooled(view, rng)
-            return [self._held(view, client, shares) for client, shares in found.items()]
+            return [self._held(view, c, found.get(c)) for c in _class_mixtures.heard(view)]
         if self.source in ("messages", "denoised"):
             return [self._together(view, sent) for sent in _by_sender(view).values()]
         return [self._read(view, m, rng) for m in self._sent(view)]
@@ -279,8 +279,12 @@ class LabelInference(Attack):
             return Guess(m.sender, view.round, failed="no output bias rose")
         return self._guess(view, m, rise / rise.sum())
 
-    def _held(self, view: View, client: int, shares: Tensor) -> Guess:
-        return Guess(f"client/{client}", view.round, {"shares": shares})
+    def _held(self, view: View, client: int, shares: Tensor | None) -> Guess:
+        unit = f"client/{client}"
+        if shares is None:
+            why = "of no round both the model and an update, or a sum, was kept that says anything"
+            return Guess(unit, view.round, failed=why)
+        return Guess(unit, view.round, {"shares": shares})
 
     def _guess(self, view: View, m: Message, shares: Tensor, *, accepted: bool = False) -> Guess:
         phase = {} if self._told else {"phase": torch.tensor(m.phase)}

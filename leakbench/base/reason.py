@@ -56,6 +56,7 @@ Code = Literal[
     "few_attacked",  # some, all: seeds
     "unread",  # kinds, by: "nobody", "clients", "paper" or "weak" attacks
     "chosen",  # count: of clients that somebody picked
+    "few_rounds",  # kept, all: rounds of covered updates
     "gone",  # attack, of: a ``Reason``
     "dead_seeds",
     "mixed_code",

@@ -149,6 +149,10 @@ _SAID: dict[str, Callable[[Facts], str]] = {
     "few_attacked": _form("attacked in {some} of {all} seeds"),
     "unread": _unread,
     "chosen": _form("{count} of the clients were chosen (record.clients), not drawn"),
+    "few_rounds": _form(
+        "of the updates, which a wrapper covers, {kept} of {all} rounds were kept, and whoever adds"
+        " up all of them hears more"
+    ),
     "gone": _gone,
     "dead_seeds": _plain("where a run is dead nothing is to be found"),
     "mixed_code": _plain("the run was resumed by other code"),

@@ -10,6 +10,8 @@ from leakbench.base.reason import Reason, reason
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 
+ENOUGH = 50  # rounds: over fewer of many, noise and company cancel less than over all
+
 
 def gaps(setting: Setting, attacks: Sequence[Number]) -> tuple[Reason, ...]:
     """All that an acquittal would pass over; none where all was looked at.
@@ -66,6 +68,21 @@ def picked(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
     if not named or everybody == {len(named)}:
         return ()
     return (reason("chosen", count=len(named)),)
+
+
+def unheard(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
+    """Said where updates are noised or summed and too few rounds of them were kept to add them up.
+
+    What covers one message does not cover what all of them come to.
+    """
+    if not {"update", "sum"} & {*topic.kinds}:
+        return ()
+    for run in setting.runs:
+        covered = any(s["kind"] == "update" and s["covered"] for s in run.meta.get("sent", ()))
+        rounds, kept = int(run.spec["rounds"]), int(run.meta.get("pooled", 0))
+        if covered and not run.meta.get("origin") and kept < min(rounds, ENOUGH):
+            return (reason("few_rounds", kept=kept, all=rounds),)
+    return ()
 
 
 def _acquits(n: Number) -> bool:

@@ -91,8 +91,10 @@ def _audited(policy: Policy, fed: Federation, rounds: int, chosen: int) -> int:
     turns = last_layers.turns(fed)
     kept = [policy.keeps_last_layers(t, rounds, turns) for t in range(rounds + 2)]
     whole = audits * (model + audited * (update + batch + probes * (update + inputs)))
-    pooled = sum(policy.pools(t, rounds, last_layers.pooled(fed)) for t in range(1, rounds + 1))
-    return phases * (whole + sum(kept) * parts) + pooled * last_layers.pooled_bytes(fed)
+    pooled = 0
+    if policy.name == "standard":
+        pooled = last_layers.pooled_rounds(fed, policy, rounds) * last_layers.pooled_bytes(fed)
+    return phases * (whole + sum(kept) * parts) + pooled
 
 
 def fitted(

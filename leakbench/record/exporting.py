@@ -46,7 +46,7 @@ KEPT = (
         "fallbacks",
     ),
     *("device", "dtype", "versions", "commit", "dirty"),
-    *("utility", "facts", "stages", "sent", "missing", "stand_in", "test_data"),
+    *("utility", "facts", "stages", "pooled", "sent", "missing", "stand_in", "test_data"),
     *("data", "sources", "begun_by"),
 )
 LEFT_OUT = (

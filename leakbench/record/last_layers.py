@@ -28,7 +28,7 @@ class LastLayer:
 
     client: str
     sent: dict[str, Tensor]
-    bare: dict[str, Tensor] | None  # with no wrapper; None where that was not asked for, or is it
+    bare: dict[str, Tensor] | None  # with no wrapper; None where none covers updates
 
 
 def turns(fed: Federation) -> int:
@@ -62,20 +62,20 @@ def pooled_bytes(fed: Federation) -> int:
     return nbytes(fed.model) + sent * layer
 
 
+def pooled_rounds(fed: Federation, policy: Policy, rounds: int) -> int:
+    """Of how many it is; 0 where nothing covers updates."""
+    if policy.name == "all":
+        return rounds if covers(fed) else 0
+    return sum(policy.pools(t, rounds, pooled(fed)) for t in range(1, rounds + 1))
+
+
 def last_layers_of(
-    fed: Federation,
-    places: Sequence[int],
-    name: str,
-    each: Tree,
-    todo: Plan,
-    update: Tree,
-    *,
-    bare: bool,
+    fed: Federation, places: Sequence[int], name: str, each: Tree, todo: Plan, update: Tree
 ) -> Iterator[LastLayer]:
     """The parts of those in ``places`` of the round's chosen, who trained on the loss ``name``.
 
     ``update``: what all of them sent, stacked; where single updates were never made ({}), they are
-    made by the reference. ``bare``: also what would have been sent with nothing defended.
+    made by the reference.
     """
     for j in places:
         batches, one = todo.batches(fed.data, j), row(each, j)
@@ -83,7 +83,7 @@ def last_layers_of(
         if sent is None:
             sent = fed.runner.train(name, fed.t, one, fed.inbox, batches)["update"]
         part, plain = part_of(fed, sent), None
-        if bare and covers(fed):
+        if covers(fed):
             made = fed.bare_runner().train(name, fed.t, one, fed.inbox, batches)["update"]
             plain = part_of(fed, made)
         if part:

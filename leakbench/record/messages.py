@@ -101,14 +101,17 @@ def overlaid(transcript: list[Message], control: list[Message]) -> list[Message]
     """The control transcript: every message as it would have been sent undefended.
 
     Messages that only exist undefended are added: past an aggregator, single updates go straight to
-    the server, and the sum that stands for them is left out.
+    the server, and the sum that stands for them is left out, also one of which a part was kept: of
+    the single updates of its round nothing was.
     """
     bare = {m.name: m for m in control}
     shown = [bare.pop(m.name, m) for m in transcript]
     single = {(m.round, m.phase, m.kind) for m in bare.values()}
 
     def stands_for_single(m: Message) -> bool:
-        return m.kind == "sum" and any((m.round, m.phase, k) in single for k in m.payload)
+        if m.kind != "sum":
+            return False
+        return bool(m.part) or any((m.round, m.phase, k) in single for k in m.payload)
 
     shown = [m for m in shown if not stands_for_single(m)]
     return sorted([*shown, *bare.values()], key=lambda m: (m.round, m.phase))

@@ -148,13 +148,12 @@ class Recorder(Observer[Federation]):
         An attack on that part so has all clients for units. Where single updates were never made,
         they are made here by the reference.
         """
-        everyones = self._keeps_last_layers(fed)
-        pooled = self._pools(fed) and bool(update) and "update" not in fed.summed
-        if not everyones and not pooled:
+        pooled = self._pools(fed) and "update" not in fed.summed
+        if not pooled and not self._keeps_last_layers(fed):
             return
         kept = self._audited(fed)[1]
         to = "aggregator" if "update" in fed.summed else "server"
-        for part in last_layers.last_layers_of(fed, kept, name, each, todo, update, bare=everyones):
+        for part in last_layers.last_layers_of(fed, kept, name, each, todo, update):
             client = (fed.t, fed.phase, part.client)
             message = Message(*client, to, "update", part.sent, part="last_layer")
             self.sent.append(message)

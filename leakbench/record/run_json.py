@@ -14,6 +14,7 @@ from leakbench.base.files import SEALED_SCHEMA
 from leakbench.federation.network import begun
 from leakbench.federation.parties import Facts
 from leakbench.federation.utility import METRICS
+from leakbench.record.last_layers import pooled_rounds
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import Parts, RunSpec
 
@@ -49,6 +50,7 @@ def run_described(
         },
         "facts": facts_told(facts),
         "stages": spec.record.stages(spec.rounds),
+        "pooled": pooled_rounds(fed, spec.record, spec.rounds),
         "stand_in": task.stand_in,
         "test_data": digest_of(*fed.data.tested),
         "sent": [],

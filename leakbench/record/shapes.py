@@ -161,6 +161,7 @@ class RunJson(_Provenance):
     utility: _Utility = _Utility(metric="", better="up", chance=0.0)
     facts: _Facts = _Facts()
     stages: dict[Name, Round] = {}
+    pooled: Round = 0
     sent: Annotated[list[_Sent], Field(max_length=MANY)] = []
     missing: Annotated[list[_Missing], Field(max_length=MANY)] = []
     stand_in: Name = ""

@@ -31,7 +31,7 @@ FILE = "run.json"
 # What the spec, the installed code and the data give a second time.
 DERIVED = (
     *("schema", "id", "spec", "method", "hides", "secrets", "distance", "engine", "dtype"),
-    *("utility", "facts", "stages", "stand_in", "test_data", "command", "begins"),
+    *("utility", "facts", "stages", "pooled", "stand_in", "test_data", "command", "begins"),
 )
 # Checked in other places: as one reads the file, as its files are, with the traffic and the data.
 ELSEWHERE = ("digest", "status", "files", "sent", "missing", "data", "sources", "versions")

@@ -655,7 +655,7 @@ class TestWhereItFits:
             for c in choices.planned(again(runs["islands"]))
             if c.name == "label_inference"
         ]
-        assert sources == ["message", "messages", "update", "moved", "calibrated"]
+        assert sources == ["message", "messages", "update", "moved", "calibrated", "pooled"]
 
     def test_show_says_that_nothing_is_inferred(self, capsys):
         assert cli.run(["show", "label_inference"]) == 0

@@ -44,6 +44,7 @@ FACTS = {
     "few_attacked": {"some": 1, "all": 3},
     "unread": {"kinds": ["update", "mean_data"], "by": "clients"},
     "chosen": {"count": 2},
+    "few_rounds": {"kept": 4, "all": 100},
     "gone": {"attack": "unmix", "of": reason("failed", text="one\ntwo")},
 }
 

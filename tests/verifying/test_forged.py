@@ -94,6 +94,7 @@ DERIVED = (
     *(
         "facts",
         "stages",
+        "pooled",
         "stand_in",
         "begins",
         "utility",
