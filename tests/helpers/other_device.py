@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -104,11 +105,11 @@ def other_device() -> Iterator[None]:
         MixedDevicesError: an operation got tensors of both, though who asked for it went on.
         RefusedError: no GPU does what was asked of it.
     """
-    fused = torch.optim.optimizer._get_fused_kernels_supported_devices
+    # Torch lets an optimizer be fused where it knows the device.
+    there = import_module("torch.optim.optimizer")
+    fused = [*there._get_fused_kernels_supported_devices(), DEVICE]
     with _OtherDevice() as mode, _Made(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "torch.optim.optimizer._get_fused_kernels_supported_devices", lambda: [*fused(), DEVICE]
-        )
+        patch.setattr(there, "_get_fused_kernels_supported_devices", lambda: fused)
         yield
     if mode.wrong is not None:
         raise mode.wrong

@@ -50,15 +50,8 @@ QUIET = {
         [
             f"leakbench/base/{name}.py"
             for name in (
-                *(
-                    "executors",
-                    "fault_log",
-                    "nodes",
-                    "plots",
-                    "ray_cluster",
-                    "ray_jobs",
-                    "ray_task",
-                ),
+                *("executors", "fault_log", "nodes", "plots"),
+                *("ray_cluster", "ray_jobs", "ray_task"),
             )
         ],
         "starts jobs, here and on a cluster",
