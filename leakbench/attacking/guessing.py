@@ -18,7 +18,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.public_facts import Outline
 from leakbench.attacking.view import View
 from leakbench.base import provenance
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import FAULTS, UsageError
 from leakbench.base.files import SEALED_SCHEMA, file_digest, read_tree, write_sealed, write_tree
 from leakbench.base.jobs import Progress
 from leakbench.base.shapes import check_shape
@@ -196,7 +196,11 @@ def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
     fresh = hidden(folder, "part")
     shutil.rmtree(fresh, ignore_errors=True)
     code = attack_code.guessed_by(attack, recording.run.spec)
-    meta = {**attack_described(recording, name, attack, 0.0), "sources": code}
+    try:
+        told = _told(recording, attack)
+    except FAULTS:  # it may be that of which it failed
+        told = {"reads": [], "conditions": {}}
+    meta = {**_described(recording, name, attack, 0.0), **told, "sources": code}
     write_sealed(fresh / NAME, {**meta, "status": f"failed: {why}"})
     put(fresh, folder)
 
@@ -205,6 +209,16 @@ def attack_described(
     recording: Recording, name: str, attack: Attack, seconds: float
 ) -> dict[str, Any]:
     """attack.json of guesses that are not scored."""
+    return {**_described(recording, name, attack, seconds), **_told(recording, attack)}
+
+
+def _told(recording: Recording, attack: Attack) -> dict[str, Any]:
+    """What the attack itself says of its guesses."""
+    outline = Outline(recording, attack.threat)
+    return {"reads": sorted(attack.attacks(outline)), "conditions": attack.conditions(outline)}
+
+
+def _described(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
     threat = attack.threat
     words = ["leakbench", "attack", str(recording.run.path), "-a", name]
     for k, v in attack.parameters().items():
@@ -217,8 +231,6 @@ def attack_described(
         "attack": name,
         "params": attack.parameters(),
         "threat": threat.parameters(),
-        "reads": sorted(attack.attacks(Outline(recording, threat))),
-        "conditions": attack.conditions(Outline(recording, threat)),
         "order": attack.order,
         "paper": attack.paper,
         "metrics": {},

@@ -27,7 +27,7 @@ from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess, checked_guesses, guess_on_device
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base import opened, plugins, registry
-from leakbench.base.errors import LeakbenchError, MethodError
+from leakbench.base.errors import LeakbenchError, MethodError, fault_text
 from leakbench.base.files import read_json, read_tree, write_json, write_tree
 from leakbench.base.printable_text import one_line
 from leakbench.base.tree import flat, tmap
@@ -259,7 +259,7 @@ def main() -> None:
         write_json(Path(ERROR), {"error": str(error)})
         return
     except Exception as error:  # a fault of the attack's own; it is told by its name
-        write_json(Path(ERROR), {"error": f"{type(error).__name__}: {error}"})
+        write_json(Path(ERROR), {"error": fault_text(error)})
         return
     write_json(Path(READ), sorted(view._reached, key=str))
     write_json(Path(OPENED), opened.by)

@@ -14,7 +14,13 @@ LeakbenchError                 exit code
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
+
+from leakbench.base.printable_text import one_line
+
+OUR_FAULT = 70  # the exit code where something else was raised
 
 
 class LeakbenchError(Exception):
@@ -81,6 +87,20 @@ FAULTS = (
     TypeError,
     ValueError,
 )
+
+
+def fault_text(error: Exception) -> str:
+    """What was raised and where, without the frames of libraries.
+
+    As in "KeyError: 'y' (attacks/mine.py, line 12)".
+    """
+    said = one_line(f"{type(error).__name__}: {error}").rstrip(":.")
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not {"site-packages", "<frozen"} & {*Path(f.filename).parts}]
+    if not own:
+        return said
+    place = "/".join(Path(own[-1].filename).parts[-2:])
+    return f"{said} ({place}, line {own[-1].lineno})"
 
 
 def circumstance(error: OSError) -> str:

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from leakbench.base import terminal
-from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError, circumstance
+from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError, circumstance, fault_text
 from leakbench.base.interrupts import heed
 
 Progress = Callable[[int, int, str], None]  # done, total, what is going on
@@ -49,7 +49,7 @@ class Outcome:
     """What a job returned, or why it failed.
 
     It failed by the method or the attack, or for the process that was at the job was killed, unless
-    ``wrong`` or ``damaged``.
+    ``wrong``, ``damaged`` or by a ``fault`` of ours.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Outcome:
     wrong: bool = False  # what the user gave is the reason
     damaged: bool = False  # an artifact is
     left_out: bool = False  # it was not begun, for it would not have ended in time
+    fault: str = ""  # the traceback of what no job may raise
 
 
 def run_jobs(
@@ -71,7 +72,6 @@ def run_jobs(
     ends.
 
     Raises:
-        RuntimeError: a job in a worker raised what no job may raise; with its traceback.
         KeyboardInterrupt: a signal was heard, wherever it was lost.
     """
     end = time.monotonic() + budget
@@ -144,6 +144,9 @@ def do(job: Job, tell: Tell) -> Outcome:
     except MemoryError:
         heed()
         return Outcome(job.name, error=f"{job.name} ran out of memory; what was finished is kept.")
+    except Exception as error:  # our fault, which costs no other job anything
+        heed()
+        return Outcome(job.name, error=fault_text(error), fault=traceback.format_exc())
 
 
 # Signals that a terminal sends to all processes at once; the first of them answers for the others.
@@ -174,14 +177,12 @@ class Worker:
     def receive(self) -> News | Outcome:
         """What it says next, waited for, or how it ended."""
         try:
-            received: News | Outcome | str = self.pipe.recv()
+            received: News | Outcome = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join(5)
             code = self.process.exitcode or 0
             self.end()
             return Outcome(self.job.name, error=_how_it_ended(code))
-        if isinstance(received, str):
-            raise RuntimeError(f"{self.job.name}: {received}")
         return received
 
     def end(self) -> None:
@@ -233,7 +234,7 @@ def _serve(pipe: Connection, threads: int, deterministic: bool) -> None:
     if deterministic:  # nine hundred imports, even to say no
         torch.use_deterministic_algorithms(True)
 
-    def say(what: News | Outcome | str) -> None:
+    def say(what: News | Outcome) -> None:
         try:
             pipe.send(what)
         except OSError:  # nobody listens any more, and the job is not to blame
@@ -244,10 +245,7 @@ def _serve(pipe: Connection, threads: int, deterministic: bool) -> None:
             job = pipe.recv()
         except (EOFError, OSError):
             return
-        try:
-            say(do(job, _by_percent(say)))
-        except Exception:  # raised again where the jobs were given out
-            say(traceback.format_exc())
+        say(do(job, _by_percent(say)))
 
 
 def _end_with_parent() -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from leakbench.base import errors, locks, provenance
 from leakbench.base.errors import LeakbenchError, MethodError, UsageError
 from leakbench.base.files import digests, read_meta, write_csv, write_sealed, write_tree
+from leakbench.base.float32 import whole_float32
 from leakbench.base.jobs import Progress
 from leakbench.base.thread_count import threads
 from leakbench.base.tree import Tree
@@ -88,7 +89,7 @@ def train_run(
         return Federation(made.method, made.task, data, **how)
 
     try:
-        with threads(shared):
+        with threads(shared), whole_float32():
             policy = fitted(spec.record, federation, spec.rounds, say)
     except FAULTS as error:  # the method's first round, run to see how much it sends
         raise MethodError(f"{spec.folder()} failed: {type(error).__name__}: {error}.") from error
@@ -113,7 +114,8 @@ def train_run(
         clearing.clear_rounds(
             folder, whole=restart, after=int(saved[0]["federation"]["t"]) if saved else -1
         )
-        with threads(int(saved[1]["origin"]["threads"]) if saved else shared):
+        count = int(saved[1]["origin"]["threads"]) if saved else shared
+        with threads(count), whole_float32():
             now["threads"] = torch.get_num_threads()
             now = (origins.opened_files(saved[1]["origin"]) if saved else {}) | now
             fed = federation(Recorder(folder, spec.rounds, spec.record))

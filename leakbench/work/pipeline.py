@@ -15,7 +15,14 @@ from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
 from leakbench.base import locks, provenance, terminal
-from leakbench.base.errors import FAULTS, BrokenFile, LeakbenchError, MethodError, UsageError
+from leakbench.base.errors import (
+    FAULTS,
+    BrokenFile,
+    LeakbenchError,
+    MethodError,
+    UsageError,
+    fault_text,
+)
 from leakbench.base.files import read_sealed
 from leakbench.base.jobs import Progress
 from leakbench.base.printable_text import one_line
@@ -122,11 +129,10 @@ def _attacked(
     except LeakbenchError as error:
         _failed(recording, name, chosen, str(error), made)
         raise
-    except FAULTS as error:
-        _failed(recording, name, chosen, f"{type(error).__name__}: {error}", made)
-        raise MethodError(
-            f"{name} on {recording.run.id} failed: {type(error).__name__}: {error}."
-        ) from error
+    except Exception as error:  # an attack may raise anything
+        why = fault_text(error)
+        _failed(recording, name, chosen, why, made)
+        raise MethodError(f"{name} on {recording.run.id} failed: {why}.") from error
 
 
 def _failed(recording: Recording, name: str, chosen: Attack, why: str, made: Path | None) -> None:
@@ -181,5 +187,5 @@ def score_guesses(run: str, name: str, params: dict[str, Any], *, progress: Prog
             return str(scoring.score(recording, name, chosen))
     except FAULTS as error:
         raise MethodError(
-            f"{name} on {recording.run.id} cannot be scored: {type(error).__name__}: {error}."
+            f"{name} on {recording.run.id} cannot be scored: {fault_text(error)}."
         ) from error

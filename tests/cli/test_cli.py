@@ -56,9 +56,10 @@ class TestTheProgramItself:
         code, out, err = cli("score", made)
         assert (code, out) == (70, "")
         assert err.startswith(
-            "leakbench: a fault of leakbench itself; please report it with the log "
+            "leakbench: a fault of leakbench itself: KeyError: 'a fault' (cli/test_cli.py, line "
         )
-        log = Path(err.split("log ")[1].strip().rstrip("."))
+        assert "); please report it with the log " in err
+        log = Path(err.split("the log ")[1].strip().rstrip("."))
         assert "KeyError: 'a fault'" in log.read_text()
         log.unlink()
 
