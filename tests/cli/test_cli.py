@@ -133,6 +133,6 @@ class TestTheProgramItself:
 def test_small_runs_are_what_the_command_line_makes(cli, tmp_path):
     """The helper and the options describe one and the same run."""
     assert cli(*small("-o", tmp_path / "a", rounds=1))[0] == 0
-    run_ = trained(tmp_path / "b", rounds=1)
+    run_ = trained(tmp_path / "b", rounds=1, record="standard")
     assert [f.name for f in (tmp_path / "a").iterdir()] == [run_.path.name]
     assert TASK.items() <= run_.spec["task"]["params"].items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers.small_runs import results
+from helpers.small_runs import FEW_PROBES, results
 
 from leakbench import api
 from leakbench.record.folders import load
@@ -31,6 +31,7 @@ def settings(tmp_path_factory):
             rounds=4,
             out=out,
             device="cpu",
+            record=FEW_PROBES,
         )
         api.attack(run, "exposure")
         if method == "flea":

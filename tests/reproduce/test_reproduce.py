@@ -19,6 +19,7 @@ from helpers.small_runs import tree_of
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.files import read_sealed, write_csv, write_sealed
+from leakbench.cli import run as run_cli
 from leakbench.data import image_sets
 from leakbench.federation.utility import meanings
 from leakbench.record import folders as runs
@@ -92,6 +93,19 @@ def drawn(monkeypatch):
 @pytest.fixture
 def cli(reproduce_cli):
     return reproduce_cli
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """{label: a folder in which that row alone was made}, for tests that begin there, on a copy."""
+    made = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(catalogue.RECIPES, TINY.name, TINY)
+        for label in ("FedAwS", "FedGN(0.5)"):
+            made[label] = tmp_path_factory.mktemp("alone")
+            patch.chdir(made[label])
+            assert run_cli(["reproduce", TINY.name, "--only", label, "-q"]) == 0
+    return made
 
 
 def table(path):
@@ -226,26 +240,26 @@ class TestCommand:
         ids=str,
     )
     def test_a_row_of_other_runs_or_that_contradicts_itself_is_not_kept(
-        self, tiny, cli, tmp_path, changed
+        self, tiny, cli, tmp_path, alone, changed
     ):
-        found = self.again(cli, tmp_path, lambda r: r | changed)
+        found = self.again(cli, tmp_path, alone, lambda r: r | changed)
         assert not found["p_leak"]["value"]
         assert "left out by --only" in found["p_leak"]["note"]
 
-    def test_one_seed_does_not_count_as_three(self, tiny, cli, tmp_path):
-        thrice = self.again(
-            cli, tmp_path, lambda r: r | {"runs": "|".join([r["runs"]] * 3), "seeds": "0|0|0"}
-        )
-        assert not thrice["p_leak"]["value"]
+    def test_one_seed_does_not_count_as_three(self, tiny, cli, tmp_path, alone):
+        def thrice(r):
+            return r | {"runs": "|".join([r["runs"]] * 3), "seeds": "0|0|0"}
 
-    def test_a_row_that_is_there_twice_is_not_kept(self, tiny, cli, tmp_path):
-        found = self.again(cli, tmp_path, lambda r: r, twice=True)
+        assert not self.again(cli, tmp_path, alone, thrice)["p_leak"]["value"]
+
+    def test_a_row_that_is_there_twice_is_not_kept(self, tiny, cli, tmp_path, alone):
+        found = self.again(cli, tmp_path, alone, lambda r: r, twice=True)
         assert not found["p_leak"]["value"]
 
-    def test_what_is_no_measurement_is_said_anew(self, tiny, cli, tmp_path):
+    def test_what_is_no_measurement_is_said_anew(self, tiny, cli, tmp_path, alone):
         """The paper's number, what differs, which data and how many seeds."""
         wrong = {"claimed": "0.1", "flags": "", "differs": "", "commit": "0" * 40, "twin": ""}
-        found = self.again(cli, tmp_path, lambda r: r | wrong)["p_leak"]
+        found = self.again(cli, tmp_path, alone, lambda r: r | wrong)["p_leak"]
         assert found["value"] == "1.0"
         assert found["claimed"] == "1.0"
         told = {"stand_in_data", "one_seed", "stale_run", "stale_attack"}
@@ -254,13 +268,13 @@ class TestCommand:
 
     @pytest.mark.parametrize(("factor", "stale"), [(1.0, False), (1.001, True)])
     def test_a_row_of_another_commit_is_stale_unless_its_twin_comes_out_the_same(
-        self, tiny, cli, tmp_path, factor, stale
+        self, tiny, cli, tmp_path, alone, factor, stale
     ):
         case = next(p for p in plan.plan(TINY, "smoke") if p.case.label == "FedAwS")
         made = twin.twin_of(case.specs[0])
         then = {k: [v[0], *(factor * x for x in v[1:])] for k, v in made.items()}
         other = {"commit": "0" * 40, "twin": json.dumps(then)}
-        found = self.again(cli, tmp_path, lambda r: r | other, of=("p_leak", UTILITY))
+        found = self.again(cli, tmp_path, alone, lambda r: r | other, of=("p_leak", UTILITY))
         gained, leaked = found[UTILITY], found["p_leak"]
         assert gained["value"]
         assert ("stale_run" in gained["flags"]) == stale
@@ -271,10 +285,10 @@ class TestCommand:
 
     @pytest.mark.parametrize(("factor", "stale"), [(1.0, False), (1.001, True), (None, True)])
     def test_runs_of_other_sources_are_stale_unless_their_twins_come_out_the_same(
-        self, tiny, cli, tmp_path, factor, stale
+        self, tiny, cli, tmp_path, alone, factor, stale
     ):
         only = ("tiny-table", "--only", "FedAwS", "-q")
-        assert cli(*only)[0] == 0
+        shutil.copytree(alone["FedAwS"], tmp_path, dirs_exist_ok=True)
         path = next((tmp_path / "runs").iterdir()) / "run.json"
         meta = read_sealed(path)
         then = meta.pop("twin")
@@ -290,20 +304,20 @@ class TestCommand:
         for r in mine:
             assert ("stale_run" in r["flags"]) == (stale or r["measure"] != UTILITY)
 
-    def again(self, cli, tmp_path, change, *, twice=False, of=("p_leak",)):
+    def again(self, cli, tmp_path, alone, change, *, twice=False, of=("p_leak",)):
         """FedAwS's rows after another row alone was made, on an earlier table that was changed."""
         path = tmp_path / "results" / "tiny-table" / "smoke.csv"
-        assert cli("tiny-table", "--only", "FedAwS", "-q")[0] == 0
-        shutil.rmtree(tmp_path / "runs")
+        shutil.copytree(alone["FedAwS"] / "results", tmp_path / "results")
+        shutil.copytree(alone["FedGN(0.5)"] / "runs", tmp_path / "runs")
         lines = [{"twin": "", **r} for r in table(path)]
         spoilt = [change(r) if r["measure"] in of and r["value"] else r for r in lines]
         write_csv(path, list(lines[0]), spoilt * (2 if twice else 1))
         assert cli("tiny-table", "--only", "FedGN(0.5)", "-q")[0] == 0
         return {r["measure"]: r for r in table(path) if r["label"] == "FedAwS"}
 
-    def test_a_run_that_is_there_speaks_for_itself(self, tiny, cli, tmp_path):
+    def test_a_run_that_is_there_speaks_for_itself(self, tiny, cli, tmp_path, alone):
         """Its attack may have failed since, or been deleted because it was wrong."""
-        assert cli("tiny-table", "--only", "FedAwS", "-q")[0] == 0
+        shutil.copytree(alone["FedAwS"], tmp_path, dirs_exist_ok=True)
         for run in (tmp_path / "runs").iterdir():
             shutil.rmtree(run / "attacks")
         assert cli("tiny-table", "--only", "FedGN(0.5)", "-q")[0] == 0
