@@ -23,7 +23,6 @@ from leakbench.base.spec import canonical
 from leakbench.record.columns import TABLES as TABLES_OF_REPORTS
 from leakbench.reproduce import marks
 from leakbench.reproduce.catalogue import RECIPES
-from leakbench.reproduce.findings import ATTACKERS, METRICS
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.reproduce.rows import NOT_ASKED
 from leakbench.results.number import Claim
@@ -45,6 +44,22 @@ MORE = (
     "repairs.md",
 )  # other results that say more of one attack, where they are there
 PAPERS = "prototype_leakage"
+# How the page calls who attacks, the papers' own first, and what is measured.
+ATTACKERS = {
+    PAPERS: "the newest message",
+    "prototype_averaging": "averaging",
+    "prototype_centring": "centring",
+    "prototype_unmixing": "un-mixing",
+    "prototype_spheres": "the known spheres",
+    "prototype_from_update": "one update",
+    "codeword_from_update": "one update, decoded",
+}
+METRICS = {
+    "p_leak": "clients named",
+    "recovered": "prototypes recovered",
+    "codeword_bits": "bits right",
+    "centre_error": "error in radii",
+}
 EXCERPTS = """\
 Small ResNets after 3,000 rounds (accuracy .04 to .07, far from the paper's .58), 100 clients, one
 seed; the last 5 messages of each client, with the banks that they were mixed with, and no update.

@@ -10,7 +10,9 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict
 
 from leakbench.reproduce.row import UNTUNED, Measurement, Row
 from leakbench.scoring import flags
@@ -25,6 +27,12 @@ OPEN: Verdict = "cannot be judged here"
 Relation = Literal["below", "in order", "out of order", "above"]
 
 
+class KnownKeys:
+    """What is read from a recipe's file: no key in it is unknown."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+
 @dataclass(frozen=True)
 class Statement:
     """What the paper says, and what became of it here."""
@@ -36,7 +44,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Order(ABC):
+class Order(KnownKeys, ABC):
     """What a paper says of the order of some values."""
 
     text: str  # the paper's statement

@@ -11,18 +11,9 @@ import pytest
 from leakbench.base.errors import UnknownName
 from leakbench.federation.utility import METRICS
 from leakbench.record.columns import RUN_DIAGNOSTICS
-from leakbench.reproduce import (
-    catalogue,
-    differs,
-    fedaa_loss,
-    figures,
-    flea_sizes,
-    orders,
-    plan,
-    write,
-)
-from leakbench.reproduce.fedhide import ACCURACY
-from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
+from leakbench.reproduce import catalogue, diagnostics, differs, figures, orders, plan, write
+from leakbench.reproduce.client_sizes import client_sizes
+from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setup
 from leakbench.reproduce.row import Measurement, Row, read_rows
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -39,7 +30,7 @@ RECIPE = Recipe(
     "flea",
     "Two splits.",
     CASES,
-    (ACCURACY,),
+    (Measure(UTILITY, "accuracy"),),
     {s: Scale("no time", (QUA, DIR, ONE), seeds=(0, 1)) for s in ("smoke", "small")},
 )
 
@@ -161,13 +152,13 @@ def test_an_error_is_kept_where_it_does_not_rise(reference, value, width, verdic
 
 
 def test_sizes_of_clients_are_those_of_the_deal():
-    setup = flea_sizes.FIGURE13.scales["smoke"].setups[0]
-    even = flea_sizes.client_sizes(setup, {"clients": 7, "split": "iid", "split_param": 1.0}, 0)
+    setup = catalogue.find_recipe("flea-figure13").scales["smoke"].setups[0]
+    even = client_sizes(setup, {"clients": 7, "split": "iid", "split_param": 1.0}, 0)
     counts = [50_000 // 7 + (i < 50_000 % 7) for i in range(7)]
     assert even["least"], even["most"] == (min(counts), max(counts))
     assert even["median"] == statistics.median_low(counts)
     params = {"clients": 10, "split": "dir", "split_param": 0.1}
-    one, two, other = (flea_sizes.client_sizes(setup, params, seed) for seed in (0, 0, 1))
+    one, two, other = (client_sizes(setup, params, seed) for seed in (0, 0, 1))
     assert one == two != other
     assert 2 <= one["least"] < one["median"] < one["most"] < 50_000
 
@@ -187,9 +178,9 @@ class Diary:
 
 def test_the_loss_is_the_mean_of_the_last_ten_evaluations():
     run = Diary(*((t, "global_loss", float(t)) for t in range(12, 0, -1)), (3, "loss", 9.0))
-    assert fedaa_loss.late(run) == [sum(range(3, 13)) / 10]
-    with pytest.raises(fedaa_loss.NotMeasured):
-        fedaa_loss.late(Diary((1, "update_norm", 2.0)))
+    assert diagnostics.late_loss(run) == [sum(range(3, 13)) / 10]
+    with pytest.raises(diagnostics.NotMeasured):
+        diagnostics.late_loss(Diary((1, "update_norm", 2.0)))
 
 
 @pytest.fixture
@@ -200,13 +191,14 @@ def drawn(monkeypatch):
 
 
 def test_local_sizes_are_drawn_column_by_column(drawn, tmp_path):
-    columns = [s.column for s in flea_sizes.FIGURE2.scales["smoke"].setups]
+    recipe = catalogue.find_recipe("flea-figure2")
+    columns = [s.column for s in recipe.scales["smoke"].setups]
     rows = [
         row(c.label, 0.1 * (i + j), 0.01, "accuracy", "best", column)
-        for i, c in enumerate(flea_sizes.FIGURE2.cases)
+        for i, c in enumerate(recipe.cases)
         for j, column in enumerate(columns)
     ]
-    figures.FIGURES["sizes"](figures.PaperFigure(flea_sizes.FIGURE2, "smoke", rows, {}, tmp_path))
+    figures.FIGURES["sizes"](figures.PaperFigure(recipe, "smoke", rows, {}, tmp_path))
     (axes,) = drawn[0].axes
     assert [t.get_text() for t in axes.get_xticklabels()] == columns
     assert [bars[0].get_ydata()[2] for bars in axes.containers] == pytest.approx(

@@ -35,13 +35,17 @@ from leakbench.reproduce import (
     sweeps,
     write,
 )
-from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
-from leakbench.reproduce.flea_accuracy import BEST
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.results import claims
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
+_FEDHIDE = {
+    m.key: m for name in ("table3", "table4") for m in catalogue.RECIPES[f"fedhide-{name}"].measures
+}
+ACCURACY, P_LEAK, COSINE, MEAN_5 = (
+    _FEDHIDE[key] for key in (UTILITY, "p_leak", "cosine", "p_leak_mean_5")
+)
 SMOKE = Scale(
     time="no time",
     setups=(
@@ -588,7 +592,7 @@ class TestRecipes:
             assert sorted(found.values()) == pytest.approx(sorted(wanted))
 
     def test_best_final_and_last_ten_are_three_numbers(self, tmp_path, cli, monkeypatch):
-        several = [replace(BEST, statistic=s, key=s) for s in ("best", "final", "last10")]
+        several = [replace(ACCURACY, statistic=s, key=s) for s in ("best", "final", "last10")]
         monkeypatch.setitem(
             catalogue.RECIPES,
             TINY.name,
@@ -758,20 +762,17 @@ def test_fedmetrics_table_on_digits(cli, monkeypatch, tmp_path):
     """Variants, a figure over s, AUROC, and the view of spheres, which is asked of FedMetric
     alone.
     """
-    from leakbench.reproduce import fedmetric
-
+    wide, figure = (catalogue.find_recipe(f"fedmetric-{x}") for x in ("table2", "figure3"))
     few = replace(
-        fedmetric.MNIST_SMOKE.otherwise, rounds=40, task_params={**TASK, "utility": "auroc"}
+        wide.scales["smoke"].setups[0].otherwise,
+        rounds=40,
+        task_params={**TASK, "utility": "auroc"},
     )
-    cases = (
-        fedmetric.POS,
-        fedmetric.distant(0.0),
-        fedmetric.distant(1.5),
-        Case("DeepSVDD", "deepsvdd"),
-    )
+    cases = {c.label: c for c in (*wide.cases, *figure.cases)}
+    some = ("FedMetric pos", "proxy, s = 0", "proxy, s = 1.5", "DeepSVDD")
     recipe = replace(
-        catalogue.find_recipe("fedmetric-figure3"),
-        cases=cases,
+        figure,
+        cases=tuple(cases[label] for label in some),
         scales={"smoke": Scale("no time", (few,), record=Policy(probes=0, audited=0))},
         orders=(
             orders.Equals("s = 0 gives the centre away", "p_leak", values=(("proxy, s = 0", 1.0),)),
