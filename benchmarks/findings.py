@@ -24,7 +24,6 @@ from leakbench.record.columns import TABLES as TABLES_OF_REPORTS
 from leakbench.reproduce import marks
 from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.row import Measurement, Row
-from leakbench.reproduce.rows import NOT_ASKED
 from leakbench.results.number import Claim
 
 Tables = Mapping[tuple[str, str], Sequence[Row]]  # by recipe and scale
@@ -338,8 +337,15 @@ def _side(value: float | None) -> str:
 
 def refusals(rows: Sequence[Row]) -> list[str]:
     """Why attackers have no number, each reason once."""
-    said = [r.note for r in rows if r.attack and not r.ours and r.note not in ("", NOT_ASKED)]
+    said = [r.note for r in rows if r.attack and not r.ours and r.note and asked(r)]
     return list(dict.fromkeys(said))
+
+
+def asked(r: Row) -> bool:
+    """Does its recipe ask the measure of the method?"""
+    recipe = RECIPES.get(r.recipe)
+    known = {m.key: m for m in recipe.measures} if recipe else {}
+    return r.measure not in known or known[r.measure].asks(r.method)
 
 
 def main(words: Sequence[str]) -> int:

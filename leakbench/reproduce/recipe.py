@@ -95,6 +95,10 @@ class Measure(KnownKeys):
     stage: Literal["", "untrained", "early", "middle"] = ""
     probe: bool = False  # of an attack's number: on single-image updates, not on real ones?
 
+    def asks(self, defense: str) -> bool:
+        """Is it asked of this method?"""
+        return not self.defenses or defense in self.defenses
+
 
 @dataclass(frozen=True)
 class Setup(KnownKeys):
@@ -174,6 +178,6 @@ class Recipe(KnownKeys):
         out: list[tuple[str, dict[str, Any]]] = []
         for m in self.measures:
             attack = (m.attack, self.asked(m, scale))
-            if m.attack and (not m.defenses or defense in m.defenses) and attack not in out:
+            if m.attack and m.asks(defense) and attack not in out:
                 out.append(attack)
         return out

@@ -22,13 +22,13 @@ from leakbench.record.runspec import parts
 from leakbench.record.twin import twins_alike
 from leakbench.reproduce import diagnostics, prototype_views
 from leakbench.reproduce.client_sizes import client_sizes
-from leakbench.reproduce.differs import sentences
+from leakbench.reproduce.differs import differences
 from leakbench.reproduce.feature_clusters import feature_clusters
 from leakbench.reproduce.name_correlations import name_correlations
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import Measure, Params, Recipe, Setup, Study, View
-from leakbench.reproduce.row import DIRTY, Measurement, Row
+from leakbench.reproduce.row import DIRTY, Difference, Measurement, Row
 from leakbench.results import claims, rise
 from leakbench.results.cells import missing_text
 from leakbench.results.number import END, Claim, Number
@@ -122,7 +122,9 @@ def _nothing(why: str) -> Fill:
 
 def _about(recipe: Recipe, scale: str, p: Planned) -> Row:
     """What all rows of one case say."""
-    own = [f"no row of the paper: {p.case.ours}"] if p.case.ours else []
+    own = Difference(f"no row of the paper: {p.case.ours}", "row")
+    found = differences(recipe.paper, p.setup, p.specs, p.case.params)
+    told = [own, *found] if p.case.ours else found
     return Row(
         recipe=recipe.name,
         scale=scale,
@@ -134,7 +136,8 @@ def _about(recipe: Recipe, scale: str, p: Planned) -> Row:
         measure="",
         metric="",
         rounds=p.setup.rounds or None,
-        differs=(*own, *sentences(recipe.paper, p.setup, p.specs, p.case.params)),
+        differs=tuple(d.text for d in told),
+        differs_as=tuple(d.kind for d in told if d.kind),
     )
 
 
@@ -231,7 +234,7 @@ class _OfRuns:
 
         A single number has none.
         """
-        if m.defenses and self.planned.case.defense not in m.defenses:
+        if not m.asks(self.planned.case.defense):
             return {"note": NOT_ASKED}
         try:
             view = VIEWS[m.view]
@@ -264,7 +267,7 @@ class _OfRuns:
         return next((of_stage[s] for s in stages if s in of_stage), None)
 
     def _why(self, m: Measure) -> str:
-        if m.defenses and self.planned.case.defense not in m.defenses:
+        if not m.asks(self.planned.case.defense):
             return NOT_ASKED
         said = [text for attack, text in self.found.said if attack == m.attack]
         when = f"stage {m.stage}" if m.stage else "the end of training"

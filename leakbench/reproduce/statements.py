@@ -40,7 +40,12 @@ class Statement:
     dataset: str
     text: str  # the paper's
     verdict: Verdict
-    sentence: str  # says so with the numbers
+    more: str  # what follows, with the numbers
+
+    @property
+    def sentence(self) -> str:
+        """All of it."""
+        return f"{self.text}: {self.verdict}{self.more}"
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class Order(KnownKeys, ABC):
         doubts = _doubts(verdict, {label: mine[label][0].flags for label in live})
         if doubts:
             verdict, why = WITHIN, f"{why}, but {'; '.join(doubts)}"
-        said = [f"{self.text}: {verdict}" + (f" ({why})" if why else "")]
+        said = [f" ({why})" if why else ""]
         said += [_listed(live)] if live else []
         if dead:
             said.append(f"Left out, because dead runs support nothing: {_listed(dead)}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.differences import texts
 
 from leakbench.base.errors import UnknownName
 from leakbench.federation.utility import METRICS
@@ -99,7 +100,7 @@ def test_what_cannot_be_fetched_has_its_stand_in(scale, monkeypatch, tmp_path):
 def test_what_differs_from_flea_is_read_off_its_setup():
     setup = replace(QUA, params={"fedavg": {"epochs": 2, "fraction": 0.5}})
     p = plan.plan(replace(RECIPE, scales={"smoke": Scale("", (setup,))}), "smoke")[0]
-    said = differs.sentences("flea", setup, p.specs)
+    said = texts("flea", setup, p.specs)
     assert {"local epochs 2, not 5", "fraction 0.5, not 0.1", "rounds 3, not 100"} <= set(said)
     assert "1 seed, not 5" in said
     assert not any(s.startswith("lr ") for s in said)
@@ -112,7 +113,7 @@ def test_what_differs_from_flea_is_read_off_its_setup():
 def test_feddatas_batch_is_of_own_and_shared_examples():
     recipe = catalogue.find_recipe("flea-table1")
     for p in plan.plan(recipe, "full", data=False):
-        said = differs.sentences("flea", p.setup, p.specs, p.case.params)
+        said = texts("flea", p.setup, p.specs, p.case.params)
         assert not any(s.startswith(("batch", "fraction", "rounds")) for s in said), p.key
 
 
@@ -232,8 +233,8 @@ def test_a_rate_that_is_not_the_papers_says_how_it_was_chosen(name):
         for p in plan.plan(recipe, scale, data=False):
             bare = replace(p.setup, why={})
             given = (p.specs, p.case.params)
-            plain = differs.sentences(recipe.paper, bare, *given)
-            told = differs.sentences(recipe.paper, p.setup, *given)
+            plain = texts(recipe.paper, bare, *given)
+            told = texts(recipe.paper, p.setup, *given)
             for one, other in zip(plain, told, strict=True):
                 if one.split()[0] in RATES and one not in p.setup.differs:
                     assert other.startswith(f"{one}: "), (scale, p.key)
@@ -244,7 +245,7 @@ def test_a_reason_stands_beside_its_parameter_alone():
     """Of another method's, and of one that is the paper's, nothing is said."""
     recipe = catalogue.find_recipe("fedmetric-table2")
     said = {
-        p.case.label: differs.sentences(recipe.paper, p.setup, p.specs)
+        p.case.label: texts(recipe.paper, p.setup, p.specs)
         for p in plan.plan(recipe, "smoke", data=False)
         if p.setup.dataset == "mnist"
     }

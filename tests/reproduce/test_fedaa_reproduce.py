@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers.differences import texts
 
 from leakbench.base import plots
 from leakbench.base.errors import NotMeasured
@@ -20,7 +21,6 @@ from leakbench.record.folders import load
 from leakbench.reproduce import (
     catalogue,
     diagnostics,
-    differs,
     name_correlations,
     plan,
     rows,
@@ -120,7 +120,7 @@ class TestWhatIsRun:
                 )
                 assert (task["model"], task["width"], task["clients"]) == ("cnn", 64, clients)
                 assert own.get("hidden", 512) == 512
-            said = differs.sentences("fedaa", p.setup, p.specs, p.case.params)
+            said = texts("fedaa", p.setup, p.specs, p.case.params)
             # Of which the paper is silent.
             assert [s for s in said if s not in p.setup.differs] == []
 
@@ -177,7 +177,7 @@ class TestWhatIsRun:
 
     def test_stand_ins_and_what_is_smaller_are_said(self):
         for p in planned("fedaa-table2", "smoke"):
-            said = differs.sentences("fedaa", p.setup, p.specs, p.case.params)
+            said = texts("fedaa", p.setup, p.specs, p.case.params)
             assert (
                 said[0]
                 == "stand-in data: scikit-learn's 8x8 digits, 11 a client, in place of CIFAR-10"

@@ -52,7 +52,13 @@ def test_a_method_has_its_claim_the_same_measure_and_the_strongest_attacker(scri
         number(0.3, measure="p_leak", attack="prototype_leakage", claim=claim, floor=0.01),
         number(0.5, measure="a", attack="prototype_averaging", attack_params={"window": 7}),
         number(0.98, measure="b", attack="prototype_unmixing", control=1.0),
-        number(None, measure="c", attack="codeword_from_update", note="not asked of this method"),
+        number(
+            None,
+            measure="p_leak codeword_from_update",  # asked of FedUV alone
+            method="fedhide",
+            attack="codeword_from_update",
+            note="not asked of this method",
+        ),
         number(None, measure="d", attack="prototype_centring", note="prototype_centring: no proxy"),
     ]
     text = script.page(written(tmp_path, rows))

@@ -217,3 +217,23 @@ def test_every_label_that_a_statement_names_is_a_row_of_its_paper():
             assert {x for o in recipe.orders for x in o.labels()} <= known, recipe.name
         keys = {m.key for m in recipe.measures}
         assert {o.measure for o in recipe.orders} <= keys, recipe.name
+
+
+def setups(recipe):
+    """All of them, and what stands in for some."""
+    for scale in recipe.scales.values():
+        for setup in scale.setups:
+            yield setup
+            if setup.otherwise:
+                yield setup.otherwise
+
+
+@pytest.mark.parametrize("name", catalogue.RECIPES)
+def test_a_difference_is_one_phrase(name):
+    """A table joins them with a semicolon, and is read again."""
+    recipe = catalogue.RECIPES[name]
+    said = [c.ours for c in recipe.cases]
+    for setup in setups(recipe):
+        said += [setup.stand_in, *setup.differs]
+        said += [text for told in setup.why.values() for text in told.values()]
+    assert not [text for text in said if ";" in text]

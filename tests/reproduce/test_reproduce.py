@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from helpers.differences import texts
 from helpers.image_files import write as write_images
 from helpers.small_runs import tree_of
 
@@ -24,19 +25,9 @@ from leakbench.federation.utility import meanings
 from leakbench.record import folders as runs
 from leakbench.record import twin
 from leakbench.record.policy import Policy
-from leakbench.reproduce import (
-    catalogue,
-    differs,
-    kept,
-    orders,
-    plan,
-    rows,
-    statements,
-    sweeps,
-    write,
-)
+from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, sweeps, write
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
-from leakbench.reproduce.row import Measurement, Row
+from leakbench.reproduce.row import KEPT, Measurement, Row
 from leakbench.results import claims
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
@@ -204,14 +195,15 @@ class TestCommand:
         after = table(folder / "smoke.csv")
         for old, new in zip(before, after, strict=True):
             if old["label"] == "FedAwS" and old["value"]:
-                assert kept.KEPT in new["note"]
-                assert {**new, "note": old["note"], "flags": old["flags"]} == old
+                assert new["kept"] == "yes"
+                del new["kept"]
+                assert {**new, "flags": old["flags"]} == old
                 assert set(old["flags"].split("|")) <= set(new["flags"].split("|"))
         assert any(r["value"] for r in after if r["label"] == "FedGN(0.5)")
         again = table(folder / "smoke-curves.csv")
         assert [r for r in again if r["label"] == "FedAwS"] == curves
         assert len(again) > len(curves)
-        assert kept.KEPT in (folder / "smoke.md").read_text()
+        assert KEPT in (folder / "smoke.md").read_text()
 
     @pytest.mark.parametrize(
         "changed",
@@ -315,7 +307,7 @@ class TestCommand:
         found = {r["measure"]: r for r in rows if r["label"] == "FedAwS"}
         assert not found["p_leak"]["value"]
         assert found[UTILITY]["value"]
-        assert kept.KEPT not in found[UTILITY]["note"]
+        assert not found[UTILITY].get("kept")
 
     def test_a_damaged_table_is_said_before_anything_is_trained(self, tiny, cli, tmp_path):
         path = tmp_path / "results" / "tiny-table" / "smoke.csv"
@@ -496,7 +488,7 @@ class TestRecipes:
         folders = [s.folder() for p in planned for s in p.specs]
         assert len(set(folders)) == len(folders)
         for p in planned:
-            differs.sentences(recipe.paper, p.setup, p.specs)
+            texts(recipe.paper, p.setup, p.specs)
             if p.setup.otherwise:
                 other = replace(
                     recipe,
@@ -959,7 +951,7 @@ class TestWords:
         setup = replace(SMOKE.setups[0], stand_in="", differs=())
         recipe = replace(TINY, scales={"smoke": replace(SMOKE, setups=(setup,))})
         planned = {p.case.label: p for p in plan.plan(recipe, "smoke")}
-        said = differs.sentences("fedhide", setup, planned["FedGN(0.5)"].specs)
+        said = texts("fedhide", setup, planned["FedGN(0.5)"].specs)
         assert "clients 10, not 100" in said
         assert "fraction 1, not 0.1" in said
         assert "lam 1, not 10" in said
@@ -968,9 +960,7 @@ class TestWords:
         assert any(s.startswith("sigma = 0.5 (by default 0.1: standard deviation") for s in said)
         assert not any(
             "sigma" in s
-            for s in differs.sentences(
-                "fedhide", setup, planned["FedGN(0.5)"].specs, {"sigma": 0.5}
-            )
+            for s in texts("fedhide", setup, planned["FedGN(0.5)"].specs, {"sigma": 0.5})
         )
         assert not any(s.startswith(("lr ", "batch", "local steps")) for s in said)  # these agree
 
@@ -978,7 +968,7 @@ class TestWords:
         for name in ("fedhide-table4", "fedmetric-table2"):
             recipe = catalogue.find_recipe(name)
             for p in plan.plan(recipe, "full", data=False):
-                said = differs.sentences(recipe.paper, p.setup, p.specs, p.case.params)
+                said = texts(recipe.paper, p.setup, p.specs, p.case.params)
                 said = [
                     s
                     for s in said
