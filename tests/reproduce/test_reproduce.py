@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from helpers.differences import texts
 from helpers.image_files import write as write_images
 from helpers.small_runs import tree_of
 
@@ -25,24 +26,18 @@ from leakbench.federation.utility import meanings
 from leakbench.record import folders as runs
 from leakbench.record import twin
 from leakbench.record.policy import Policy
-from leakbench.reproduce import (
-    catalogue,
-    differs,
-    kept,
-    orders,
-    plan,
-    rows,
-    statements,
-    sweeps,
-    write,
-)
-from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
-from leakbench.reproduce.flea_accuracy import BEST
+from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, sweeps, write
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
-from leakbench.reproduce.row import Measurement, Row
+from leakbench.reproduce.row import KEPT, Measurement, Row
 from leakbench.results import claims
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
+_FEDHIDE = {
+    m.key: m for name in ("table3", "table4") for m in catalogue.RECIPES[f"fedhide-{name}"].measures
+}
+ACCURACY, P_LEAK, COSINE, MEAN_5 = (
+    _FEDHIDE[key] for key in (UTILITY, "p_leak", "cosine", "p_leak_mean_5")
+)
 SMOKE = Scale(
     time="no time",
     setups=(
@@ -214,14 +209,15 @@ class TestCommand:
         after = table(folder / "smoke.csv")
         for old, new in zip(before, after, strict=True):
             if old["label"] == "FedAwS" and old["value"]:
-                assert kept.KEPT in new["note"]
-                assert {**new, "note": old["note"], "flags": old["flags"]} == old
+                assert new["kept"] == "yes"
+                del new["kept"]
+                assert {**new, "flags": old["flags"]} == old
                 assert set(old["flags"].split("|")) <= set(new["flags"].split("|"))
         assert any(r["value"] for r in after if r["label"] == "FedGN(0.5)")
         again = table(folder / "smoke-curves.csv")
         assert [r for r in again if r["label"] == "FedAwS"] == curves
         assert len(again) > len(curves)
-        assert kept.KEPT in (folder / "smoke.md").read_text()
+        assert KEPT in (folder / "smoke.md").read_text()
 
     @pytest.mark.parametrize(
         "changed",
@@ -325,7 +321,7 @@ class TestCommand:
         found = {r["measure"]: r for r in rows if r["label"] == "FedAwS"}
         assert not found["p_leak"]["value"]
         assert found[UTILITY]["value"]
-        assert kept.KEPT not in found[UTILITY]["note"]
+        assert not found[UTILITY].get("kept")
 
     def test_a_damaged_table_is_said_before_anything_is_trained(self, tiny, cli, tmp_path):
         path = tmp_path / "results" / "tiny-table" / "smoke.csv"
@@ -506,7 +502,7 @@ class TestRecipes:
         folders = [s.folder() for p in planned for s in p.specs]
         assert len(set(folders)) == len(folders)
         for p in planned:
-            differs.sentences(recipe.paper, p.setup, p.specs)
+            texts(recipe.paper, p.setup, p.specs)
             if p.setup.otherwise:
                 other = replace(
                     recipe,
@@ -602,7 +598,7 @@ class TestRecipes:
             assert sorted(found.values()) == pytest.approx(sorted(wanted))
 
     def test_best_final_and_last_ten_are_three_numbers(self, tmp_path, cli, monkeypatch):
-        several = [replace(BEST, statistic=s, key=s) for s in ("best", "final", "last10")]
+        several = [replace(ACCURACY, statistic=s, key=s) for s in ("best", "final", "last10")]
         monkeypatch.setitem(
             catalogue.RECIPES,
             TINY.name,
@@ -772,20 +768,17 @@ def test_fedmetrics_table_on_digits(cli, monkeypatch, tmp_path):
     """Variants, a figure over s, AUROC, and the view of spheres, which is asked of FedMetric
     alone.
     """
-    from leakbench.reproduce import fedmetric
-
+    wide, figure = (catalogue.find_recipe(f"fedmetric-{x}") for x in ("table2", "figure3"))
     few = replace(
-        fedmetric.MNIST_SMOKE.otherwise, rounds=40, task_params={**TASK, "utility": "auroc"}
+        wide.scales["smoke"].setups[0].otherwise,
+        rounds=40,
+        task_params={**TASK, "utility": "auroc"},
     )
-    cases = (
-        fedmetric.POS,
-        fedmetric.distant(0.0),
-        fedmetric.distant(1.5),
-        Case("DeepSVDD", "deepsvdd"),
-    )
+    cases = {c.label: c for c in (*wide.cases, *figure.cases)}
+    some = ("FedMetric pos", "proxy, s = 0", "proxy, s = 1.5", "DeepSVDD")
     recipe = replace(
-        catalogue.find_recipe("fedmetric-figure3"),
-        cases=cases,
+        figure,
+        cases=tuple(cases[label] for label in some),
         scales={"smoke": Scale("no time", (few,), record=Policy(probes=0, audited=0))},
         orders=(
             orders.Equals("s = 0 gives the centre away", "p_leak", values=(("proxy, s = 0", 1.0),)),
@@ -972,7 +965,7 @@ class TestWords:
         setup = replace(SMOKE.setups[0], stand_in="", differs=())
         recipe = replace(TINY, scales={"smoke": replace(SMOKE, setups=(setup,))})
         planned = {p.case.label: p for p in plan.plan(recipe, "smoke")}
-        said = differs.sentences("fedhide", setup, planned["FedGN(0.5)"].specs)
+        said = texts("fedhide", setup, planned["FedGN(0.5)"].specs)
         assert "clients 10, not 100" in said
         assert "fraction 1, not 0.1" in said
         assert "lam 1, not 10" in said
@@ -981,9 +974,7 @@ class TestWords:
         assert any(s.startswith("sigma = 0.5 (by default 0.1: standard deviation") for s in said)
         assert not any(
             "sigma" in s
-            for s in differs.sentences(
-                "fedhide", setup, planned["FedGN(0.5)"].specs, {"sigma": 0.5}
-            )
+            for s in texts("fedhide", setup, planned["FedGN(0.5)"].specs, {"sigma": 0.5})
         )
         assert not any(s.startswith(("lr ", "batch", "local steps")) for s in said)  # these agree
 
@@ -991,7 +982,7 @@ class TestWords:
         for name in ("fedhide-table4", "fedmetric-table2"):
             recipe = catalogue.find_recipe(name)
             for p in plan.plan(recipe, "full", data=False):
-                said = differs.sentences(recipe.paper, p.setup, p.specs, p.case.params)
+                said = texts(recipe.paper, p.setup, p.specs, p.case.params)
                 said = [
                     s
                     for s in said
