@@ -10,7 +10,7 @@ from typing import Any
 
 from leakbench.record.runspec import Parts, RunSpec, parts
 from leakbench.reproduce.recipe import Params, Setup
-from leakbench.reproduce.row import Difference
+from leakbench.reproduce.row import Departure
 from leakbench.results import claims
 
 # Metric of a record about a paper's setup -> where the same stands in a spec.
@@ -40,7 +40,7 @@ _NAMES = {
 
 def differences(
     paper: str, setup: Setup, specs: Sequence[RunSpec], own: Params | None = None
-) -> list[Difference]:
+) -> list[Departure]:
     """What differs between ``specs`` and the paper on its data set, one phrase each.
 
     ``specs``: one case with its seeds; none of a study.
@@ -49,8 +49,8 @@ def differences(
     does are told, too.
     """
     data = f"stand-in data: {setup.stand_in}"
-    out = [Difference(data, "data")] if setup.stand_in else []
-    stated = [Difference(text, "setup") for text in setup.differs]
+    out = [Departure(data, "data")] if setup.stand_in else []
+    stated = [Departure(text, "setup") for text in setup.differs]
     if not specs:
         return [*out, *stated]
     spec, made = specs[0], parts(specs[0])
@@ -65,7 +65,7 @@ def differences(
             if ours is not None and abs(float(ours) - float(value)) > 1e-12:
                 name = place.rpartition(".")[2]
                 said = f"{_NAMES.get(place, name)} {_number(ours)}, not {_number(value)}"
-                out.append(Difference(said + reason(name), "setup"))
+                out.append(Departure(said + reason(name), "setup"))
     seeds = {
         r["seeds"]
         for r in claims.published()
@@ -73,7 +73,7 @@ def differences(
     }
     if seeds and len(specs) != max(seeds):
         said = f"{len(specs)} seed{'s' * (len(specs) > 1)}, not {max(seeds)}"
-        out.append(Difference(said, "setup"))
+        out.append(Departure(said, "setup"))
     told = {
         place.partition(".")[2]
         for metric in printed(paper, setup.dataset)
@@ -84,9 +84,9 @@ def differences(
         if name not in told and value != field.get_default():
             usual = f"{field.get_default()}: {str(field.description).replace(';', ',')}"
             said = f"{name} = {value} (by default {usual})" + reason(name)
-            out.append(Difference(said, "default"))
+            out.append(Departure(said, "default"))
     if spec.dtype != "float32":
-        out.append(Difference(spec.dtype, "setup"))
+        out.append(Departure(spec.dtype, "setup"))
     return [*out, *stated]
 
 

@@ -83,7 +83,7 @@ Flags = Annotated[
 Words = Annotated[tuple[str, ...], _split("|"), _join("|")]
 
 
-class Difference(NamedTuple):
+class Departure(NamedTuple):
     """From the paper, in a phrase; ``kind``: of what it is, "" in a table that does not say."""
 
     text: str
@@ -202,10 +202,10 @@ class Row(Part):
         return "data" in self.differs_as or "stand_in_data" in self.flags
 
     @property
-    def differences(self) -> tuple[Difference, ...]:
+    def differences(self) -> tuple[Departure, ...]:
         """From the paper."""
         told = zip_longest(self.differs, self.differs_as, fillvalue="")
-        return tuple(starmap(Difference, told))
+        return tuple(starmap(Departure, told))
 
     @property
     def notes(self) -> tuple[str, ...]:

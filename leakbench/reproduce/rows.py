@@ -28,7 +28,7 @@ from leakbench.reproduce.name_correlations import name_correlations
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import Measure, Params, Recipe, Setup, Study, View
-from leakbench.reproduce.row import DIRTY, Difference, Measurement, Row
+from leakbench.reproduce.row import DIRTY, Departure, Measurement, Row
 from leakbench.results import claims, rise
 from leakbench.results.cells import missing_text
 from leakbench.results.number import END, Claim, Number
@@ -122,7 +122,7 @@ def _nothing(why: str) -> Fill:
 
 def _about(recipe: Recipe, scale: str, p: Planned) -> Row:
     """What all rows of one case say."""
-    own = Difference(f"no row of the paper: {p.case.ours}", "row")
+    own = Departure(f"no row of the paper: {p.case.ours}", "row")
     found = differences(recipe.paper, p.setup, p.specs, p.case.params)
     told = [own, *found] if p.case.ours else found
     return Row(

@@ -254,7 +254,14 @@ class TestCommand:
 
     def test_what_is_no_measurement_is_said_anew(self, tiny, cli, tmp_path, alone):
         """The paper's number, what differs, which data and how many seeds."""
-        wrong = {"claimed": "0.1", "flags": "", "differs": "", "commit": "0" * 40, "twin": ""}
+        wrong = {
+            "claimed": "0.1",
+            "flags": "",
+            "differs": "",
+            "commit": "0" * 40,
+            "twin": "",
+            "differs_as": "",
+        }
         found = self.again(cli, tmp_path, alone, lambda r: r | wrong)["p_leak"]
         assert found["value"] == "1.0"
         assert found["claimed"] == "1.0"
