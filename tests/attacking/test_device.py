@@ -8,7 +8,7 @@ from helpers.caption_files import write_flickr8k
 from helpers.federations import SHORT
 from helpers.one_device import DEVICE, MixedDevicesError
 from helpers.other_device import RefusedError, other_device
-from helpers.small_runs import TASK, plugged, source
+from helpers.small_runs import PLAIN, TASK, plugged, source
 
 from leakbench import api
 from leakbench.attacking import choices, guessing
@@ -166,6 +166,15 @@ def test_a_command_writes_the_same(tmp_path, monkeypatch):
         numbers = [(r["metric"], r["value"], r["floor"], r["control"]) for r in rows]
         found[device] = [*numbers, run.meta["utility"]]
     assert found["cpu"] == found[DEVICE]
+
+
+WHOLE = 'assert not __import__("torch").backends.cudnn.allow_tf32; ' + PLAIN
+
+
+def test_an_attack_multiplies_float32_whole(run_of, tmp_path):
+    assert torch.backends.cudnn.allow_tf32
+    with plugged("attacks", tmp_path, mine=source(WHOLE)):
+        assert guesses(Recording(run_of("fedhide")), choices.build("mine", {}))
 
 
 MIXED = """rows = [m.payload * __import__("torch").arange(8) for m in view.messages("prototype")]
