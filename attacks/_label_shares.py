@@ -11,7 +11,7 @@ import numpy as np
 from attacks._output_moves import of_classes
 from leakbench.attacking import Replay, View
 from leakbench.base import MethodError, Tree, torch
-from leakbench.federation import Batch, Examples, trainings
+from leakbench.federation import Batch, Examples, reach, trainings
 from leakbench.record import Message
 
 if TYPE_CHECKING:
@@ -183,9 +183,7 @@ def calibrated(view: View, m: Message, bias: str, rng: torch.Generator) -> Tenso
     start: Tree = models[-1]
     weights = {k: v + m.payload[k] if k in m.payload and steps > 1 else v for k, v in start.items()}
     method = view.loss_method()
-    rise = of_classes(m.payload[bias].double().cpu()) / (
-        method.sgd_terms().weight(steps) * method.lr * method.schedule(m.round)
-    )
+    rise = of_classes(m.payload[bias].double().cpu()) / reach(method, m.round, steps)
     # Weights that are not finite, or so large that nothing else is.
     if not bool(rise.isfinite().all()):
         return "the update is not finite"

@@ -27,7 +27,7 @@ EXCEPTED = {
     "cli.options": {"fedgn"},
     "data.sets": {"fedavg"},
     # By these a loop of somebody's own is replayed.
-    "own.observed": {"fedavg", "fedavg_momentum"},
+    "own.declared_training": {"fedavg", "fedavg_momentum", "fedavg_optim"},
 }
 # Words of any English sentence: they count only where a text is nothing else.
 WORDS = {"exposure"}

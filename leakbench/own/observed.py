@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -25,10 +25,12 @@ from leakbench.base.tree import Tree, flat
 from leakbench.federation.evaluate import Evaluations
 from leakbench.federation.federation import Federation
 from leakbench.federation.local_steps import Training, trainings
+from leakbench.federation.optimizer import reach
 from leakbench.federation.traffic import Traffic
 from leakbench.own import likeness
 from leakbench.own.arrays import is_whole
 from leakbench.own.clients import ClientData
+from leakbench.own.declared_training import DeclaredTraining, declared_training
 from leakbench.own.network import Model
 from leakbench.own.own_task import make_task
 from leakbench.record import folders, private_data
@@ -44,9 +46,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STATE = Path("checkpoint") / "outside.safetensors"
-# What a step of somebody's own optimizer is called here, by what a user calls it.
-STEPS = {"lr": "lr", "batch": "batch", "epochs": "epochs", "steps": "steps"}
-MORE = ("momentum", "weight_decay", "nesterov")
 KINDS = ("weights", "difference", "gradient")
 # A difference is small beside the weights, and is no small step away from them.
 SMALL = 0.5
@@ -61,6 +60,7 @@ def observe(
     loss: Any = None,
     sgd: Mapping[str, Any] | None = None,
     optimizer: str = "sgd",
+    optimizer_state: str = "fresh",
     observer: str = "server",
     covered: Sequence[str] = (),
     seed: int = 0,
@@ -75,8 +75,13 @@ def observe(
             its numbers are not read.
         data: of ``leakbench.clients``: what clients hold, so that guesses can be scored.
         loss: cross-entropy, as ``torch.nn.functional.cross_entropy``; attacks replay it.
-        sgd: how clients train: lr, batch, steps or epochs; momentum, weight_decay, nesterov.
-        optimizer: "sgd" or "adam".
+        sgd: how clients train: lr (a rate, a list of one for each round, or a function of the
+            round; of a round a rate, or a list of one for each local step), batch, steps or epochs;
+            momentum, nesterov, weight_decay; clip_norm or clip_value, to which the gradient of a
+            step is cut; betas and eps of Adam.
+        optimizer: "sgd", "adam" or "adamw".
+        optimizer_state: "fresh", where velocity or moments begin anew in each round; "kept", where
+            a client goes on with its own: no attack knows them, so the record acquits nobody.
         observer: who collected the messages, "server".
         covered: kinds that were changed before they were recorded, as by clipping, noise or a sum.
         seed: a number for this repetition of the loop; its numbers of clients stay the same.
@@ -100,15 +105,13 @@ def observe(
             raise UsageError(
                 f"covered has {kind!r}: expected ['update'], what clients send, or []."
             )
-    if sgd is not None and not isinstance(sgd, Mapping):
-        raise UsageError(f"sgd is {type(sgd).__name__}: expected dict(lr=..., batch=..., ...).")
     _known_loss(loss)
-    defense, params = _method({**(sgd or {})}, optimizer)
+    training = declared_training(sgd, optimizer, optimizer_state)
     make_task(name, data, model=model)
-    spec = make_spec(
-        defense, task=name, params=params, rounds=1, seed=seed, engine="loop", record="all"
-    )
-    return Observed(Path(out) / f"{name}-s{seed}", spec, data, frozenset(kinds), restart=restart)
+    how: dict[str, Any] = {"task": name, "seed": seed, "engine": "loop", "record": "all"}
+    spec = make_spec(training.defense, params=training.parameters(1), rounds=1, **how)
+    path = Path(out) / f"{name}-s{seed}"
+    return Observed(path, spec, data, training, frozenset(kinds), restart=restart)
 
 
 def _known_loss(loss: Any) -> None:
@@ -130,37 +133,6 @@ def _known_loss(loss: Any) -> None:
         faults = {"label_smoothing": smooth, "class weights": weighted, "a sum for a mean": summed}
         what = next(name for name, on in faults.items() if on)
         raise UsageError(f"loss has {what}, which attacks do not replay: expected it without.")
-
-
-def _method(sgd: dict[str, Any], optimizer: str) -> tuple[str, dict[str, Any]]:
-    """The method by which attacks replay a local training, and its parameters."""
-    known = [*STEPS, *MORE]
-    for key in sgd:
-        if key not in known:
-            raise UsageError(
-                f"sgd has {key!r}: expected {', '.join(known)}.{suggestion(key, known)}"
-            )
-    if "lr" not in sgd:
-        raise UsageError("sgd says no lr: expected sgd=dict(lr=..., batch=..., epochs=...).")
-    if ("steps" in sgd) == ("epochs" in sgd):
-        raise UsageError(
-            "sgd says how long clients train by steps or by epochs: expected one of the two."
-        )
-    for key in ("steps", "epochs"):
-        if key in sgd and (not is_whole(sgd[key]) or sgd[key] < 1):
-            raise UsageError(f"sgd has {key} = {sgd[key]!r}: expected a whole number from 1 on.")
-    params = {key: sgd[key] for key in STEPS if key in sgd}
-    params |= {"steps": 0} if "epochs" in sgd else {}
-    more = {key: sgd[key] for key in MORE if sgd.get(key)}
-    if optimizer == "sgd":
-        return (
-            ("fedavg_momentum", {"momentum": 0.0, **params, **more}) if more else ("fedavg", params)
-        )
-    if optimizer != "adam":
-        raise UsageError(f"optimizer = {optimizer!r}: expected 'sgd' or 'adam'.")
-    if more:
-        raise UsageError(f"{', '.join(more)} goes with optimizer='sgd'; leave it out of Adam's.")
-    return "fedavg", {**params, "optimizer": "adam"}
 
 
 @dataclass
@@ -186,9 +158,17 @@ class Observed:
     """
 
     def __init__(
-        self, path: Path, spec: RunSpec, data: ClientData, covered: frozenset[str], *, restart: bool
+        self,
+        path: Path,
+        spec: RunSpec,
+        data: ClientData,
+        training: DeclaredTraining,
+        covered: frozenset[str],
+        *,
+        restart: bool,
     ) -> None:
         self.path, self._spec, self._own, self._restart = path, spec, data, restart
+        self._training = training
         self._parts: Parts = parts(spec)
         self._data = self._parts.task.examined(data.data)
         try:
@@ -325,7 +305,7 @@ class Observed:
         if any(m.sender == f"client/{number}" for m in now.sent):
             raise UsageError(f"client {client} sent an update in round {round} already.")
         given = self._tensors(tensors, whose, whole=what == "weights")
-        moved = self._moved(given, now.model, what, whose)
+        moved = self._moved(given, now, what, whose)
         training = trainings(self._parts.method, round)[0]
         own, steps = self._trained_on(number, rows, training)
         if uncovered is not None and not self._traffic.covered:
@@ -343,7 +323,7 @@ class Observed:
         if uncovered is not None:
             whose = f"the uncovered {what} of client {client} in round {round}"
             told = self._tensors(uncovered, whose, whole=what == "weights")
-            bare = self._moved(told, now.model, what, whose)
+            bare = self._moved(told, now, what, whose)
             now.bare.append(Message(*place, "update", bare))
         now.sent.append(Message(*place, "update", moved))
         if not self._traffic.covered or bare is not None:
@@ -417,7 +397,19 @@ class Observed:
                 " rounds are counted from 1 on, without a gap."
             )
         self._close()
+        self._declare(int(round))
         self._open = _Round(int(round))
+
+    def _declare(self, rounds: int) -> None:
+        """The method has the rates of so many rounds; the spec says so once they are whole."""
+        if self._training.rates is None:
+            return
+        params = self._training.parameters(rounds)
+        choice = self._spec.defense.model_copy(update={"params": params})
+        self._spec = self._spec.model_copy(update={"defense": choice})
+        method = parts(self._spec).method
+        self._parts = replace(self._parts, method=method)
+        self._fed.method = self._fed.runner.method = method
 
     def _close(self) -> None:
         """Write the open round and the checkpoint behind it."""
@@ -454,11 +446,22 @@ class Observed:
         self._keep()
 
     def _compare(self, now: _Round) -> None:
-        """Say where an update is not what the declared training makes of its rows; one a round.
+        """Say where attacks replay something else than was done; one client's update a round.
 
-        Then attacks replay something else than was done, and what they do not find acquits nobody.
+        What they do not find then acquits nobody.
         """
-        if not now.told or self._strange:
+        if self._strange:
+            return
+        if self._training.kept and now.t > 1:
+            self._strange = True
+            terminal.say(
+                "leakbench: clients keep the state of their optimizer from round to round, and no"
+                f" message tells it: from round {now.t} on attacks replay steps that begin anew,"
+                " which are not those that were made. This record may accuse and never acquits"
+                " (flag no_control)."
+            )
+            return
+        if not now.told:
             return
         client, steps, sent, ordered = now.told[now.t % len(now.told)]
         self._fed.t = now.t
@@ -498,6 +501,7 @@ class Observed:
             raise UsageError(f"{self.path} is a run that leakbench trained: give another name.")
         if self._restart:
             return
+        self._declare(max(int(then["spec"]["rounds"]), 1))
         if then["status"] == "done":
             raise UsageError(
                 f"{self.path} is complete: give another name or seed, or restart=True, which"
@@ -649,7 +653,7 @@ class Observed:
             out[k] = tensor
         return out
 
-    def _moved(self, given: Tree, model: Tree, what: str, whose: str) -> dict[str, Tensor]:
+    def _moved(self, given: Tree, now: _Round, what: str, whose: str) -> dict[str, Tensor]:
         """The difference that is sent, as every run has it."""
         floats = {k: v for k, v in given.items() if v.is_floating_point()}
         if what != "weights" and _length(floats) == 0:
@@ -657,9 +661,9 @@ class Observed:
                 f"{whose} is zero everywhere: give what came of the client's training."
             )
         if what == "gradient":
-            method = self._parts.method
-            return {k: -method.lr * v for k, v in floats.items()}
-        here = {k: model[k] for k in floats}
+            rate = self._gradient_rate(now.t)
+            return {k: -rate * v for k, v in floats.items()}
+        here = {k: now.model[k] for k in floats}
         size, whole, apart = _length(floats), _length(here), _apart(floats, here)
         if what == "difference":
             if size > SMALL * whole and apart < SMALL * whole:
@@ -681,6 +685,21 @@ class Observed:
                 " training."
             )
         return moved
+
+    def _gradient_rate(self, t: int) -> float:
+        """By what a gradient is multiplied that is sent as it is in round ``t``.
+
+        Raises:
+            UsageError: a step of the declared training is no gradient times a rate.
+        """
+        method = self._parts.method
+        terms = method.step_terms()
+        if method.optimizer != "sgd" or terms.weight_decay or terms.clips:
+            raise UsageError(
+                "a gradient is sent as it is, and by sgd a step is more than that: expected lr,"
+                " batch and steps alone, or what='difference'."
+            )
+        return reach(method, t, 1)
 
     def _trained_on(
         self, client: int, rows: Any, training: Training
