@@ -274,6 +274,7 @@ class Observed:
         round: int,
         rows: Any = None,
         what: str = "weights",
+        sparse: bool = False,
         uncovered: Mapping[str, Tensor] | None = None,
     ) -> None:
         """A client sent this after its training in a round.
@@ -286,6 +287,8 @@ class Observed:
             rows: the places, in ``data.client(client)``, of the examples that it trained on, in
                 their order, or a list of them for each step; all of its own if None.
             what: "weights", "difference" or "gradient".
+            sparse: where the difference is 0 nothing was sent (of the largest k, say): these zeros
+                are no data, and attacks do not match them. Such updates are ``covered``.
             uncovered: the same as it would have been sent without clipping, noise and the like,
                 for the control; it stays on this machine, and no attack is shown it.
 
@@ -306,6 +309,11 @@ class Observed:
         given = self._tensors(tensors, whose, whole=what == "weights")
         moved = self._moved(given, now, what, whose)
         self._covered_first(client, given=uncovered is not None)
+        if not isinstance(sparse, bool) or (sparse and not self._traffic.covered):
+            raise UsageError(
+                f"client {client} gives sparse = {sparse!r}: expected True or False, and with True"
+                " observe(..., covered=['update']), for something of the update is not sent."
+            )
         twin = next((m for m in now.sent if _apart(m.payload, moved) == 0), None)
         if twin is not None:
             raise UsageError(
@@ -317,7 +325,7 @@ class Observed:
         alone = None if uncovered is None else self._alone(uncovered, number, now, what)
         self._sums(summed=False)
         sent = Message(round, training.phase, f"client/{number}", "server", "update", moved)
-        now.sent.append(sent)
+        now.sent.append(replace(sent, sparse=sparse))
         plain = alone.payload if alone else None if self._traffic.covered else moved
         now.bare += [alone] if alone else []
         self._behind(now, number, behind, training, plain, ordered=rows is not None)

@@ -29,6 +29,7 @@ def messages(run, t, room="transcript"):
     return {
         (m["sender"], m["receiver"], m["kind"]): tree[str(i)]["payload"]
         for i, m in enumerate(meta["messages"])
+        if m["probe"] is None
     }
 
 
