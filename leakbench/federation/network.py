@@ -41,15 +41,15 @@ def built(task: Maker, method: Defense, facts: Facts, seed: int = 0, again: int 
 def own_numbers(one: nn.Module, other: nn.Module) -> set[str]:
     """The parameters of ``one`` that begin with what they hold; the others begin fresh.
 
-    Every one of a plain ``nn.Module``. Of stages those in no layer with ``reset_parameters``
-    (tokens and position embeddings, say), and those that are set and not thrown: they are the same
-    in ``other``, made by the same author with other dice (pretrained weights, say). A
+    Every one of a plain ``nn.Module``, be it cut or not. Of stages those in no layer with
+    ``reset_parameters`` (tokens and position embeddings, say), and those that are set and not
+    thrown: they are the same in ``other``, made by the same author with other dice. A
     normalisation's ones and zeros are nobody's.
     """
     from leakbench.models.networks import keeps_its_start
     from leakbench.models.stages import Stages
 
-    if not isinstance(one, Stages):
+    if not isinstance(one, Stages) or not one.in_a_row:
         return {name for name, _ in one.named_parameters()}
     others, found = dict(other.named_parameters()), set()
     for name, value in one.named_parameters():
