@@ -65,24 +65,6 @@ class PartFailed(LeakbenchError):
     exit_code = 4
 
 
-# What an attack (or a metric) of somebody else's may raise by its own fault: said of this one, the
-# others go on.
-FAULTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    NameError,
-    OSError,
-    RuntimeError,
-    StopIteration,
-    TypeError,
-    ValueError,
-)
-
-
 def circumstance(error: OSError) -> str:
     """What the system refused, in a sentence: a full disk, a path too long, no permission."""
     where = f"{error.filename}: " if error.filename else ""
