@@ -31,7 +31,7 @@ class UnknownName(UsageError):
     """A name that does not exist; says which one was probably meant."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], more: str = "") -> None:
-        known = sorted(known)
+        known = sorted(set(known))  # a metric may be called as its attack is
         super().__init__(f"unknown {what} {name!r}.{suggestion(name, known)}{more}")
 
 
@@ -90,7 +90,7 @@ def among(name: str, known: Iterable[str]) -> str:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The second half of an error about a name: did you mean another one, or which there are."""
-    known = sorted(known)
+    known = sorted(set(known))
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f" Did you mean {near[0]!r}?"

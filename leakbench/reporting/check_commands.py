@@ -26,9 +26,7 @@ class Settling:
     ) -> None:
         runs = [run for s in settings for run in s.every]
         self.folders = list(dict.fromkeys(str(r.path.parent) for r in runs))
-        self.attacked = {
-            s.key: {(a.name, a.params) for r in s.runs for a in r.attacks} for s in settings
-        }
+        self.attacked = {s.key: _attacks(s) for s in settings}
         self.commands = {s.key: trains(s) for s in settings}
         self.spec = spec
         named = spec is None and baseline is not None and baseline != Path("leakage.json")
@@ -94,3 +92,8 @@ class Settling:
             words = shlex.split(training_command(row, len(wanted), folder))
         words[words.index("--seeds") + 1] = ",".join(map(str, wanted))
         return shlex.join(words)
+
+
+def _attacks(setting: Setting) -> set[tuple[str, str]]:
+    """(attack, its parameters) of all that its runs were attacked by."""
+    return {(a.name, a.params) for run in setting.runs for a in run.attacks}

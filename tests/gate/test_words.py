@@ -151,6 +151,12 @@ def test_without_numbers_and_of_two_reports():
     assert whole_reason([NUMBERS, in_words("mine")]).endswith("3 paired seeds; mine")
 
 
+def test_of_two_reports_none_is_a_baseline_that_could_be_written():
+    said = {code: since_reason([of(code)]) for code in CODES}
+    assert not [t for t in said.values() if "baseline" in t or "--update" in t or "--accept" in t]
+    assert said["control_fell"].endswith("the attack is weaker than then")
+
+
 def test_reasons_that_differ_in_numbers_alone_are_of_one_kind():
     def kind(code, **facts):
         return kind_of_reason(reason(code, **FACTS.get(code, {}) | facts))
