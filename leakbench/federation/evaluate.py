@@ -145,13 +145,16 @@ def _answers(fed: Federation) -> Answers:
     # that may pass for a measured one.
     right = found.each.isfinite() | ((found.each == -torch.inf) & (metric.asks == "predict"))
     if not bool(right.all()):
-        raise diverged(fed.t, "what a model says of a test input is not a number")
+        raise diverged(fed, "what a model says of a test input is not a number")
     return found
 
 
-def diverged(t: int, why: str) -> MethodError:
-    """What is raised where nothing can be measured after round ``t`` any more."""
-    return MethodError(f"training diverged by round {t} ({why}): lower lr or own_lr.")
+def diverged(fed: Federation, why: str) -> MethodError:
+    """What is raised where nothing can be measured any more."""
+    lr, own = fed.method.lr, fed.method.own_lr
+    return MethodError(
+        f"training diverged by round {fed.t} ({why}): lower lr ({lr:g}) or own_lr ({own:g})."
+    )
 
 
 def _asked(
