@@ -318,6 +318,10 @@ _SAID: dict[str, Said] = {
     ),
     "settled_by": "about {seeds} seeds on each side would settle it",
     "never_settled": "more than 200 seeds would be needed to settle it",
+    "corrected": (
+        "its interval alone would decide; of all rows tested together it has to hold at p"
+        " {level:.2g}, and p is {p:.2g}: with that correction its lower limit is {low:+.2g}"
+    ),
     "attacked_by_more": lambda f: (
         f"but {', '.join(f['attacks'])} attacked it, too, and did not in the baseline. Run only"
         " the same attacks, or if it is meant, --update"
