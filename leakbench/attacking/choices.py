@@ -10,7 +10,8 @@ from typing import Any
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.public_facts import Outline
 from leakbench.base import registry
-from leakbench.base.errors import FAULTS, UnknownName, UsageError
+from leakbench.base.errors import UnknownName, UsageError
+from leakbench.base.raised import faults_pass
 from leakbench.record.folders import Run
 from leakbench.record.knowledge import Source
 from leakbench.record.recording import Recording
@@ -31,7 +32,7 @@ class ReadyAttack:
     def suited(self, source: Source) -> ReadyAttack:
         """The same, or with what its defaults fall to where nothing that they read was kept."""
         attack, other = self.attack, dict[str, Any]()
-        with contextlib.suppress(*FAULTS):
+        with faults_pass():
             other = attack.falls_to(Outline(source, attack.threat))
         if not other:
             return self
@@ -48,7 +49,7 @@ class ReadyAttack:
         return self._lacks(source)
 
     def _lacks(self, source: Source) -> str:
-        with contextlib.suppress(*FAULTS):
+        with faults_pass():
             return self.attack.obstacle(Outline(source, self.attack.threat))
         return ""
 
@@ -73,7 +74,7 @@ class ReadyAttack:
 
     def seconds(self, source: Source) -> float:
         """Predicted time on two cores; 0 where it cannot tell."""
-        with contextlib.suppress(*FAULTS):
+        with faults_pass():
             return self.attack.seconds(Outline(source, self.attack.threat))
         return 0.0
 

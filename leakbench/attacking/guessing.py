@@ -18,9 +18,10 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.public_facts import Outline
 from leakbench.attacking.view import View
 from leakbench.base import provenance
-from leakbench.base.errors import FAULTS, UsageError
+from leakbench.base.errors import UsageError
 from leakbench.base.files import SEALED_SCHEMA, file_digest, read_tree, write_sealed, write_tree
 from leakbench.base.jobs import Progress
+from leakbench.base.raised import faults_pass
 from leakbench.base.shapes import check_shape
 from leakbench.base.spec import canonical
 from leakbench.record import attack_code, origin
@@ -196,10 +197,9 @@ def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
     fresh = hidden(folder, "part")
     shutil.rmtree(fresh, ignore_errors=True)
     code = attack_code.guessed_by(attack, recording.run.spec)
-    try:
+    told: dict[str, Any] = {"reads": [], "conditions": {}}
+    with faults_pass():  # it may be that of which it failed
         told = _told(recording, attack)
-    except FAULTS:  # it may be that of which it failed
-        told = {"reads": [], "conditions": {}}
     meta = {**_described(recording, name, attack, 0.0), **told, "sources": code}
     write_sealed(fresh / NAME, {**meta, "status": f"failed: {why}"})
     put(fresh, folder)

@@ -14,11 +14,7 @@ LeakbenchError                 exit code
 from __future__ import annotations
 
 import difflib
-import traceback
 from collections.abc import Iterable
-from pathlib import Path
-
-from leakbench.base.printable_text import one_line
 
 OUR_FAULT = 70  # the exit code where something else was raised
 
@@ -37,7 +33,7 @@ class UnknownName(UsageError):
     """A name that does not exist; says which one was probably meant."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], more: str = "") -> None:
-        known = sorted(known)
+        known = sorted(set(known))  # a metric may be called as its attack is
         super().__init__(f"unknown {what} {name!r}.{suggestion(name, known)}{more}")
 
 
@@ -71,38 +67,6 @@ class PartFailed(LeakbenchError):
     exit_code = 4
 
 
-# What an attack (or a metric) of somebody else's may raise by its own fault: said of this one, the
-# others go on.
-FAULTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    NameError,
-    OSError,
-    RuntimeError,
-    StopIteration,
-    TypeError,
-    ValueError,
-)
-
-
-def fault_text(error: Exception) -> str:
-    """What was raised and where, without the frames of libraries.
-
-    As in "KeyError: 'y' (attacks/mine.py, line 12)".
-    """
-    said = one_line(f"{type(error).__name__}: {error}").rstrip(":.")
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not {"site-packages", "<frozen"} & {*Path(f.filename).parts}]
-    if not own:
-        return said
-    place = "/".join(Path(own[-1].filename).parts[-2:])
-    return f"{said} ({place}, line {own[-1].lineno})"
-
-
 def circumstance(error: OSError) -> str:
     """What the system refused, in a sentence: a full disk, a path too long, no permission."""
     where = f"{error.filename}: " if error.filename else ""
@@ -128,7 +92,7 @@ def among(name: str, known: Iterable[str]) -> str:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The second half of an error about a name: did you mean another one, or which there are."""
-    known = sorted(known)
+    known = sorted(set(known))
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f" Did you mean {near[0]!r}?"

@@ -23,8 +23,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from leakbench.base import terminal
-from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError, circumstance, fault_text
+from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError, circumstance
 from leakbench.base.interrupts import heed
+from leakbench.base.raised import is_own_fault, raised_text
 
 Progress = Callable[[int, int, str], None]  # done, total, what is going on
 Tell = Callable[[str, int, int, str], None]  # the same of several jobs, each under its name
@@ -138,15 +139,17 @@ def do(job: Job, tell: Tell) -> Outcome:
             wrong=isinstance(error, UsageError),
             damaged=isinstance(error, BrokenFile),
         )
-    except OSError as error:
-        heed()
-        return Outcome(job.name, error=circumstance(error), wrong=True)
     except MemoryError:
         heed()
         return Outcome(job.name, error=f"{job.name} ran out of memory; what was finished is kept.")
-    except Exception as error:  # our fault, which costs no other job anything
+    except (Exception, SystemExit) as error:
         heed()
-        return Outcome(job.name, error=fault_text(error), fault=traceback.format_exc())
+        if is_own_fault(error):  # somebody's code may raise anything, or leave
+            return Outcome(job.name, error=f"{job.name} failed: {raised_text(error)}.")
+        if isinstance(error, OSError):
+            return Outcome(job.name, error=circumstance(error), wrong=True)
+        # Our fault, which costs no other job anything.
+        return Outcome(job.name, error=raised_text(error), fault=traceback.format_exc())
 
 
 # Signals that a terminal sends to all processes at once; the first of them answers for the others.

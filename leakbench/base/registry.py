@@ -21,6 +21,7 @@ from typing import Any
 from leakbench.base import module_text, plugins, terminal
 from leakbench.base.errors import UnknownName, UsageError, among
 from leakbench.base.interrupts import heed
+from leakbench.base.raised import raised_text
 
 API = 1
 KINDS = plugins.KINDS
@@ -172,7 +173,7 @@ def _imported(name: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # somebody's code may raise anything, or leave
         heed()
         raise UsageError(
-            f"the module {_place(name)} cannot be imported ({type(error).__name__}: {error}): mend"
+            f"the module {_place(name)} cannot be imported ({raised_text(error)}): mend"
             " or uninstall it, or run leakbench from elsewhere."
         ) from error
     if name.startswith((plugins.ONE, plugins.SEVERAL)):
@@ -375,8 +376,8 @@ def _task_made(module: str) -> type[Any] | None:
         except (Exception, SystemExit) as error:  # somebody's code may raise anything
             heed()
             raise UsageError(
-                f"the function task of {_place(module)} failed ({type(error).__name__}: {error}):"
-                " expected it to return leakbench.task(name, data, model=...)."
+                f"the function task of {_place(module)} failed ({raised_text(error)}): expected it"
+                " to return leakbench.task(name, data, model=...)."
             ) from error
         finally:
             _making.discard(module)

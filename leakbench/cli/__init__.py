@@ -12,8 +12,9 @@ import traceback
 from typing import Any
 
 from leakbench.base import address_space, interrupts, surroundings, terminal
-from leakbench.base.errors import OUR_FAULT, LeakbenchError, UsageError, circumstance, fault_text
+from leakbench.base.errors import OUR_FAULT, LeakbenchError, UsageError, circumstance
 from leakbench.base.fault_log import fault_reported
+from leakbench.base.raised import is_own_fault, own_imported, raised_text
 
 INTERRUPTED = 130
 # Threads that wait for others sleep, unless the user says otherwise: by spinning they would keep
@@ -99,23 +100,32 @@ def _run(argv: list[str]) -> int:
         return UsageError.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
-    except OSError as error:  # a full disk, a path that is too long, no permission
-        interrupts.heed()
-        _say(circumstance(error))
-        return UsageError.exit_code
     except MemoryError:
         interrupts.heed()
         _say("memory ran out; what was finished is kept. Give it more, or take fewer runs at once.")
         return UsageError.exit_code
-    except Exception as error:  # the last line of defence: one sentence and a log
+    except (Exception, SystemExit) as error:
         interrupts.heed()
-        if (
-            why := address_space.address_space_lacking()
-        ) and "torch._C" not in sys.modules:  # half loaded
-            _say(why)
-            return UsageError.exit_code
-        _say(fault_reported(fault_text(error), traceback.format_exc()))
-        return OUR_FAULT
+        return _fault(error)
+
+
+def _fault(error: BaseException) -> int:
+    """The exit code of what nobody raised on purpose: of somebody's own code, the system or us."""
+    if is_own_fault(error):
+        _say(f"a method of your own failed: {raised_text(error)}.")
+        return UsageError.exit_code
+    if isinstance(error, OSError):  # a full disk, a path that is too long, no permission
+        _say(circumstance(error))
+        return UsageError.exit_code
+    if (
+        why := address_space.address_space_lacking()
+    ) and "torch._C" not in sys.modules:  # half loaded
+        _say(why)
+        return UsageError.exit_code
+    # The last line of defence: one sentence and a log.
+    text = "".join(traceback.format_exception(error))
+    _say(fault_reported(raised_text(error), text, own_imported()))
+    return OUR_FAULT
 
 
 def _readable(argv: list[str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leakbench.base import dice
+from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
 from leakbench.federation.net import copied, training_mode
@@ -33,9 +34,22 @@ def built(task: Maker, method: Defense, facts: Facts, seed: int = 0, again: int 
 
     What it draws from torch's own dice while it is made comes from a named stream of ``seed``,
     ``again`` from another one; they are left as they were.
+
+    Raises:
+        MethodError: what the task or the method makes is no network.
     """
     with shared(seed, "network", round=again).lent():
-        return method.module(task.module(facts), facts)
+        made = method.module(_network(task.module(facts), task), facts)
+        return _network(made, method)
+
+
+def _network(made: object, by: object) -> nn.Module:
+    if not isinstance(made, torch.nn.Module):
+        raise MethodError(
+            f"module of {type(by).__name__} gives {type(made).__name__}: expected a"
+            " torch.nn.Module; the function must return it."
+        )
+    return made
 
 
 def own_numbers(one: nn.Module, other: nn.Module) -> set[str]:

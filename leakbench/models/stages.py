@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from leakbench.base import dice
 from leakbench.base.errors import MethodError
+from leakbench.base.raised import first_line
 
 SIDE = "side"  # the submodule that holds what stands beside the way of x
 # Of torch, where an input does not fit a network.
@@ -168,7 +169,7 @@ def _called_last(
             out = module(_some(module, shape))
     except FAULTS as error:
         raise MethodError(
-            f"the network takes no inputs of shape {tuple(shape)}: {str(error).splitlines()[0]}"
+            f"the network takes no inputs of shape {tuple(shape)}: {first_line(error)}"
         ) from None
     finally:
         for hook in hooks:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from leakbench.base.errors import FAULTS, UsageError, suggestion
+from leakbench.base.errors import UsageError, suggestion
+from leakbench.base.raised import raised_text
 from leakbench.own.arrays import is_whole, short
 
 # A rate, those of round 1, 2, ..., or a function of the round; of a round one, or one a step.
@@ -157,9 +158,9 @@ def _schedule(lr: Any) -> Callable[[int], list[float]] | None:
 def _asked(schedule: Callable[[int], Any], t: int) -> Any:
     try:
         return schedule(t)
-    except FAULTS as error:  # somebody's code may raise anything
+    except Exception as error:  # somebody's code may raise anything
         raise UsageError(
-            f"sgd's lr failed in round {t} ({type(error).__name__}: {short(str(error))}): expected"
+            f"sgd's lr failed in round {t} ({raised_text(error)}): expected"
             " a function of the round, 1, 2, ..., that gives its rate."
         ) from error
 

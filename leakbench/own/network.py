@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from leakbench.base import dice
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.lazy import torch
+from leakbench.base.raised import raised_text
 from leakbench.base.spec import fingerprint
 from leakbench.federation.net import training_mode
 from leakbench.models import cut_network
@@ -45,8 +46,7 @@ def made(model: Model, out: int) -> nn.Module:
         found = model(*how[0], **how[1])
     except Exception as error:  # somebody's code may raise anything
         raise UsageError(
-            f"model({out}) failed ({type(error).__name__}: {error}): expected a network of {out}"
-            " outputs."
+            f"model({out}) failed ({raised_text(error)}): expected a network of {out} outputs."
         ) from error
     if not isinstance(found, torch.nn.Module):
         raise UsageError(
