@@ -7,6 +7,8 @@ from torch import nn
 import leakbench as lb
 
 CLASSES = 3
+QUICK = {"examples": 4, "hidden": 8, "search_steps": 2, "identifier_epochs": 1, "tune_steps": 1}
+QUICK |= {"epochs": 1, "steps": 0}
 
 
 class Block(nn.Module):
@@ -56,7 +58,7 @@ def task(name, network=Residual, **how):
 def test_methods_that_cut_it_train_and_their_features_are_attacked(tmp_path):
     made, how = task("cut-at-two", cut="layer2"), {"rounds": 2, "out": tmp_path}
     for method in ("moon", "fedaa"):
-        params = {"examples": 4, "hidden": 8, "search_steps": 2} if method == "fedaa" else {}
+        params = QUICK if method == "fedaa" else {}
         assert lb.train(method, task=made, params=params, **how).meta["status"] == "done"
     run = lb.train("flea", task=made, params={"optimizer": "sgd", "fraction": 1.0}, **how)
     assert run.meta["spec"]["defense"]["params"]["layer"] == "layer2"
