@@ -19,7 +19,7 @@ from leakbench.cli import run
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory):
     out = tmp_path_factory.mktemp("attacked")
-    one = trained(out / "runs", rounds=3, params={"sigma": 0.5})
+    one = trained(out / "runs", rounds=3, params={"sigma": 0.5}, record="standard")
     api.attack(one, "prototype_leakage")
     return one
 
