@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +21,7 @@ from leakbench.base.files import (
     write_tree,
 )
 from leakbench.base.lazy import torch
-from leakbench.base.tree import Tree, flat
+from leakbench.base.tree import Tree, flat, nbytes
 from leakbench.federation.evaluate import Evaluations
 from leakbench.federation.federation import Federation
 from leakbench.federation.local_steps import Training, trainings
@@ -29,13 +29,14 @@ from leakbench.federation.traffic import Traffic
 from leakbench.own import likeness
 from leakbench.own.arrays import is_whole
 from leakbench.own.clients import ClientData
+from leakbench.own.kept_messages import KeptMessages
 from leakbench.own.network import Model
 from leakbench.own.own_task import make_task
-from leakbench.record import folders, private_data
+from leakbench.record import audited, folders, private_data
 from leakbench.record import origin as origins
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
 from leakbench.record.folders import Run
-from leakbench.record.messages import Message, round_file, write_messages
+from leakbench.record.messages import Message, StoredTensors, round_file, write_messages
 from leakbench.record.run_json import run_described
 from leakbench.record.runspec import Parts, RunSpec, make_spec, parts
 from leakbench.record.training import utility_rows
@@ -63,6 +64,8 @@ def observe(
     optimizer: str = "sgd",
     observer: str = "server",
     covered: Sequence[str] = (),
+    keep: Mapping[str, Any] | None = None,
+    rounds: int | None = None,
     seed: int = 0,
     restart: bool = False,
 ) -> Observed:
@@ -79,6 +82,13 @@ def observe(
         optimizer: "sgd" or "adam".
         observer: who collected the messages, "server".
         covered: kinds that were changed before they were recorded, as by clipping, noise or a sum.
+        keep: what stays on the disk, dict(rounds=..., clients=...): of the rounds some of
+            "untrained" (the first), "early" and "middle" (near a tenth and half of the loop) and
+            "final", all four where nothing is said; how many clients of each, drawn, or a list of
+            their numbers; as many as fit into 256 MiB where nothing is said, two at least. What is
+            not kept is not attacked, and the record says so.
+        rounds: how many the loop will have, if that is known; else powers of two are held until it
+            ends, and the nearest to a stage stays.
         seed: a number for this repetition of the loop; its numbers of clients stay the same.
         restart: begin anew, whatever is there.
 
@@ -105,10 +115,9 @@ def observe(
     _known_loss(loss)
     defense, params = _method({**(sgd or {})}, optimizer)
     make_task(name, data, model=model)
-    spec = make_spec(
-        defense, task=name, params=params, rounds=1, seed=seed, engine="loop", record="all"
-    )
-    return Observed(Path(out) / f"{name}-s{seed}", spec, data, frozenset(kinds), restart=restart)
+    spec = make_spec(defense, task=name, params=params, rounds=1, seed=seed, engine="loop")
+    how: dict[str, Any] = {"keep": keep, "rounds": rounds, "restart": restart}
+    return Observed(Path(out) / f"{name}-s{seed}", spec, data, frozenset(kinds), **how)
 
 
 def _known_loss(loss: Any) -> None:
@@ -186,7 +195,15 @@ class Observed:
     """
 
     def __init__(
-        self, path: Path, spec: RunSpec, data: ClientData, covered: frozenset[str], *, restart: bool
+        self,
+        path: Path,
+        spec: RunSpec,
+        data: ClientData,
+        covered: frozenset[str],
+        *,
+        keep: Mapping[str, Any] | None,
+        rounds: int | None,
+        restart: bool,
     ) -> None:
         self.path, self._spec, self._own, self._restart = path, spec, data, restart
         self._parts: Parts = parts(spec)
@@ -198,6 +215,15 @@ class Observed:
             raise UsageError(f"model: {said}; give one that the data fit.") from None
         self._shapes = self._expected()
         self._trained = [k for k, v in self._fed.module.named_parameters() if v.requires_grad]
+        update = nbytes({k: v for k, v in self._shapes.items() if v.is_floating_point()})
+        self._kept = KeptMessages.of(
+            keep,
+            rounds,
+            clients=len(data),
+            model=nbytes(self._shapes),
+            update=update * (2 if covered else 1),
+        )
+        self._stored = StoredTensors()  # what stands in the first round's file
         self._receivers: list[int] | None = None
         self._traffic, self._scores = Traffic(set(covered)), Evaluations()
         self._metric = self._parts.task.metric
@@ -434,24 +460,61 @@ class Observed:
         if not self._rounds:  # what is wrong before leaves the folder as it was
             if self._restart:
                 _cleared(self.path)
+            self._say_size()
             self._keep()
         self._traffic.down(now.t, "model", receivers, now.model, each=False)
         order = sorted(now.sent, key=lambda m: int(m.sender.partition("/")[2]))
         self._traffic.up(now.t, "update", who, order[0].payload, summed=False, stacked=False)
-        model = Message(now.t, 0, "server", "client/*", "model", now.model)
-        file, head = round_file(now.t), {"round": now.t}
-        write_messages(self.path / "transcript" / file, [model, *order])
-        if now.bare:
-            write_messages(self.path / "control" / file, now.bare)
         self._bare = self._bare and len(now.bare) == len(now.sent)
-        write_tree(self.path / "known" / file, {"client": now.labels}, head, sync=False)
-        write_tree(self.path / "truth" / file, {"client": now.truth}, head, sync=False)
+        self._write(now, who, order)
         self._compare(now)
         if now.t not in self._scores.scores:
             self._scores.scores[now.t] = self._measured(now)
         self._rounds, self._open = now.t, None
-        self._spec = self._spec.model_copy(update={"rounds": self._rounds})
+        self._settle()
         self._keep()
+        self._thin(self._kept.held(self._rounds))
+
+    def _settle(self) -> None:
+        """The spec says of how many rounds the record is, and what is kept of them."""
+        how = {"rounds": self._rounds, "record": self._kept.policy(self._rounds)}
+        self._spec = self._spec.model_copy(update=how)
+
+    def _write(self, now: _Round, who: Sequence[int], sent: Sequence[Message]) -> None:
+        """The files of a round: of those whose updates are kept."""
+        kept = self._kept.senders(who, now.t, self._spec.seed)
+        names = {f"client/{c}" for c in kept}
+        model = Message(now.t, 0, "server", "client/*", "model", now.model)
+        file, head = round_file(now.t), {"round": now.t}
+        some = [model, *(m for m in sent if m.sender in names)]
+        write_messages(self.path / "transcript" / file, some, self._stored)
+        if now.t == 1 and "untrained" in self._kept.stages:
+            self._stored = StoredTensors.of(self.path / "transcript" / file)
+        as_sent = {m.name: m.payload for m in some}
+        bare = [m for m in now.bare if m.sender in names and not _same(m.payload, as_sent[m.name])]
+        if bare:
+            write_messages(self.path / "control" / file, bare)
+        for room, told in (("known", now.labels), ("truth", now.truth)):
+            of_kept = {c: entry for c, entry in told.items() if int(c) in kept}
+            write_tree(self.path / room / file, {"client": of_kept}, head, sync=False)
+
+    def _thin(self, held: Collection[int]) -> None:
+        """Take away the files of all other rounds, those of one that was killed among them."""
+        names = {round_file(t) for t in held}
+        for file in self.path.glob("*/round-*.safetensors"):
+            if file.name not in names:
+                file.unlink()
+
+    def _say_size(self) -> None:
+        """One line on what the record will take, before anything is written."""
+        kept, data = self._kept, self._data
+        private = nbytes(data.train.stored)
+        beside = nbytes(data.aux.stored) + (private if private <= private_data.LARGEST else 0)
+        terminal.say(
+            f"leakbench: {self.path.name} will take up to {(kept.size + beside) / 1e6:.1f} MB, of"
+            f" the rounds {', '.join(kept.stages)} and of {kept.many} of {len(self._own)} clients;"
+            " keep=dict(rounds=..., clients=...) keeps others."
+        )
 
     def _compare(self, now: _Round) -> None:
         """Say where an update is not what the declared training makes of its rows; one a round.
@@ -519,13 +582,20 @@ class Observed:
                 f"{self.path} was begun with {differs}: go on as it was begun, give another name,"
                 " or restart=True, which replaces it and its attacks."
             )
+        if meta["keep"] != self._kept.settings:
+            raise UsageError(
+                f"{self.path} was begun with another keep: go on as it was begun, give another"
+                " name, or restart=True, which replaces it and its attacks."
+            )
         self._rounds, self._bare = int(meta["rounds"]), bool(meta["bare"])
         self._strange = bool(meta["strange"])
         self._traffic.restore(tree.get("traffic", {}), meta["totals"])
         scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
         self._scores = Evaluations(scores, [(t, n, v) for t, n, v in meta["diagnostics"]])
         if self._rounds:
-            self._spec = self._spec.model_copy(update={"rounds": self._rounds})
+            self._settle()
+            if "untrained" in self._kept.stages:
+                self._stored = StoredTensors.of(self.path / "transcript" / round_file(1))
 
     def _keep(self) -> None:
         """How things stand between two rounds."""
@@ -537,6 +607,7 @@ class Observed:
             "bare": self._bare,
             "strange": self._strange,
             "covered": sorted(self._traffic.covered),
+            "keep": self._kept.settings,
         }
         write_tree(self.path / STATE, tree, {**meta, "diagnostics": self._scores.diagnostics})
         write_sealed(self.path / "run.json", {**self._described(), "status": "running"})
@@ -582,11 +653,12 @@ class Observed:
         truth = path / "truth" / "data.safetensors"
         private_data.write_private_data(truth, self._data, self._spec.task)
         (path / STATE).unlink(missing_ok=True)
-        for file in path.glob("*/round-*.safetensors"):  # of a round that was killed
-            if file.name > round_file(self._rounds):
-                file.unlink()
+        policy = self._spec.record
+        self._thin(policy.stages(self._rounds).values())
+        gone = audited.outside_lacking(policy, self._rounds, traffic["update"].tolist())
         done = {**self._described(), "status": "done", "sent": self._traffic.table()}
-        done |= {"missing": [], "phases": {"loss": "outside"}, "fallbacks": {}}
+        done |= {"missing": audited.missing_lines(gone)}
+        done |= {"phases": {"loss": "outside"}, "fallbacks": {}}
         without = ("attacks/", STATE.as_posix(), "run.json")
         write_sealed(path / "run.json", {**done, "files": digests(path, without=without)})
         self._ended = True
@@ -751,6 +823,11 @@ def _differs(then: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
     if then["defense"] != mine["defense"]:
         return "another sgd or optimizer"
     return next((f"another {k}" for k in ("task", "seed") if then[k] != mine[k]), "")
+
+
+def _same(one: Tree, other: Tree) -> bool:
+    """The same tensors to the last bit?"""
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
 
 
 def _length(tensors: Tree) -> float:

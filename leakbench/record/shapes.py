@@ -33,6 +33,7 @@ class _Policy(Shape):
     audited: Place = 0
     probes: Place = 0
     clients: Annotated[list[Place], Field(max_length=MANY)] = []
+    rounds: Annotated[list[Round], Field(max_length=MANY)] = []
 
 
 class _Spec(Shape):
@@ -219,10 +220,16 @@ class _Message(Closed):
     loss: Name = ""
 
 
+class _Elsewhere(Closed):
+    file: Annotated[str, Field(pattern=r"^round-\d{6}\.safetensors$")]
+    name: Text
+
+
 class MessagesHeader(Shape):
     """Of a round's file in transcript/ or control/."""
 
     messages: Annotated[list[_Message], Field(max_length=10**7)]
+    same: Annotated[dict[Text, _Elsewhere], Field(max_length=10**7)] = {}
 
 
 class RoundHeader(Shape):

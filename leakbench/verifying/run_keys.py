@@ -11,7 +11,7 @@ from leakbench.base import provenance
 from leakbench.base.errors import FAULTS, LeakbenchError
 from leakbench.base.spec import canonical
 from leakbench.federation.federation import Federation
-from leakbench.record import origin, run_json, twin
+from leakbench.record import audited, origin, run_json, twin
 from leakbench.record.folders import Run
 from leakbench.record.runspec import RunSpec, parts
 from leakbench.record.training import missing_of_run
@@ -27,7 +27,7 @@ from leakbench.verifying.finding import (
 )
 from leakbench.verifying.finding import ELSEWHERE as TRAINED
 
-FILE = "run.json"
+FILE, TRAFFIC = "run.json", "transcript/rounds.safetensors"
 # What the spec, the installed code and the data give a second time.
 DERIVED = (
     *("schema", "id", "spec", "method", "hides", "secrets", "distance", "engine", "dtype"),
@@ -162,8 +162,12 @@ def _missing(run: Run) -> Finding:
         return unchecked(FILE, "missing", "a part of a run says what it lacks in its own words")
     try:
         spec = RunSpec.build(run.spec, f"{run.path}/{FILE}")
-        sent = {str(s["kind"]) for s in run.meta["sent"] if s["sender"] == "client"}
-        ours = missing_of_run(spec, parts(spec), run.path, sent)
+        if origin.is_outside(run.meta):
+            came = run.tree(TRAFFIC)[0]["update"].tolist()
+            ours = audited.missing_lines(audited.outside_lacking(spec.record, spec.rounds, came))
+        else:
+            sent = {str(s["kind"]) for s in run.meta["sent"] if s["sender"] == "client"}
+            ours = missing_of_run(spec, parts(spec), run.path, sent)
     except LeakbenchError as error:
         return unchecked(FILE, "missing", str(error))
     if run.meta["missing"] != ours:
