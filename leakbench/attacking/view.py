@@ -245,7 +245,7 @@ class View:
         if name == "facts":
             return self._source.facts
         known = self._source.known(name)
-        if KNOWLEDGE[name].held == "updates":
+        if KNOWLEDGE[name].held in ("updates", "counts"):
             return {place: behind for place, behind in known.items() if self._told(*place)}
         return known
 

@@ -32,7 +32,7 @@ from leakbench.own.clients import ClientData
 from leakbench.own.kept_messages import KeptMessages
 from leakbench.own.network import Model
 from leakbench.own.own_task import make_task
-from leakbench.record import audited, folders, private_data
+from leakbench.record import audited, exporting, folders, private_data
 from leakbench.record import origin as origins
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
 from leakbench.record.folders import Run
@@ -66,6 +66,7 @@ def observe(
     covered: Sequence[str] = (),
     keep: Mapping[str, Any] | None = None,
     rounds: int | None = None,
+    truth: bool = True,
     seed: int = 0,
     restart: bool = False,
 ) -> Observed:
@@ -89,6 +90,8 @@ def observe(
             not kept is not attacked, and the record says so.
         rounds: how many the loop will have, if that is known; else powers of two are held until it
             ends, and the nearest to a stage stays.
+        truth: False where nobody tells the rows behind an update: there are guesses then and no
+            scores, and nothing is acquitted. So it is of ``leakbench.clients.unknown``.
         seed: a number for this repetition of the loop; its numbers of clients stay the same.
         restart: begin anew, whatever is there.
 
@@ -101,8 +104,9 @@ def observe(
         )
     if not isinstance(out, str | Path):
         raise UsageError(f"out is {type(out).__name__}: expected the path of a folder.")
-    if not isinstance(restart, bool):
-        raise UsageError(f"restart = {restart!r}: expected True or False.")
+    for called, given in (("restart", restart), ("truth", truth)):
+        if not isinstance(given, bool):
+            raise UsageError(f"{called} = {given!r}: expected True or False.")
     several = isinstance(covered, list | tuple | set | frozenset)
     kinds: list[Any] = [*covered] if several else [covered]
     for kind in kinds:
@@ -117,6 +121,7 @@ def observe(
     make_task(name, data, model=model)
     spec = make_spec(defense, task=name, params=params, rounds=1, seed=seed, engine="loop")
     how: dict[str, Any] = {"keep": keep, "rounds": rounds, "restart": restart}
+    how["truth"] = truth and not data.untold
     return Observed(Path(out) / f"{name}-s{seed}", spec, data, frozenset(kinds), **how)
 
 
@@ -203,8 +208,10 @@ class Observed:
         *,
         keep: Mapping[str, Any] | None,
         rounds: int | None,
+        truth: bool,
         restart: bool,
     ) -> None:
+        self._truth = truth
         self.path, self._spec, self._own, self._restart = path, spec, data, restart
         self._parts: Parts = parts(spec)
         self._data = self._parts.task.examined(data.data)
@@ -318,6 +325,7 @@ class Observed:
         rows: Any = None,
         what: str = "weights",
         uncovered: Mapping[str, Tensor] | None = None,
+        examples: int | None = None,
     ) -> None:
         """A client sent this after its training in a round.
 
@@ -331,6 +339,8 @@ class Observed:
             what: "weights", "difference" or "gradient".
             uncovered: the same as it would have been sent without clipping, noise and the like,
                 for the control; it stays on this machine, and no attack is shown it.
+            examples: of a record without truth, how many it trained on, if that is known; steps of
+                whole batches where clients train by steps and nothing is said.
 
         Raises:
             UsageError: it is not what it is called, or comes out of order.
@@ -353,7 +363,8 @@ class Observed:
         given = self._tensors(tensors, whose, whole=what == "weights")
         moved = self._moved(given, now.model, what, whose)
         training = trainings(self._parts.method, round)[0]
-        own, steps = self._trained_on(number, rows, training)
+        own, steps = self._trained_on(number, rows, training) if self._truth else (None, [])
+        many = self._counted(client, rows, examples, training)
         if uncovered is not None and not self._traffic.covered:
             raise UsageError(
                 f"client {client} gives uncovered, and nothing is covered: expected observe(...,"
@@ -372,17 +383,21 @@ class Observed:
             bare = self._moved(told, now.model, what, whose)
             now.bare.append(Message(*place, "update", bare))
         now.sent.append(Message(*place, "update", moved))
+        phase = str(training.phase)
+        now.moved.append((int(self._data.sizes[number]), moved))
+        if own is None:
+            if many:
+                now.labels[str(number)] = {phase: {"n": torch.tensor(many)}}
+            return
         if not self._traffic.covered or bare is not None:
             plain = moved if bare is None else bare
             now.told.append((number, steps, plain, rows is not None or len(steps) < 2))
         batch = {"y": self._data.train.y[own], "rows": own}
-        many = len(own) * self._data.train.stored[0].numel()
-        if many <= 2**18 or training.steps == 1:
+        numbers = len(own) * self._data.train.stored[0].numel()
+        if numbers <= 2**18 or training.steps == 1:
             batch["x"] = self._data.train.images(own)
-        phase = str(training.phase)
         now.truth[str(number)] = {phase: batch}
         now.labels[str(number)] = {phase: {"y": batch["y"]}}
-        now.moved.append((int(self._data.sizes[number]), moved))
 
     def utility(self, metric: str, scores: Any, *, round: int) -> None:
         """What the model after a round gains: a score for each test example, 0 to 1.
@@ -496,6 +511,8 @@ class Observed:
             write_messages(self.path / "control" / file, bare)
         for room, told in (("known", now.labels), ("truth", now.truth)):
             of_kept = {c: entry for c, entry in told.items() if int(c) in kept}
+            if not self._truth and not of_kept:
+                continue
             write_tree(self.path / room / file, {"client": of_kept}, head, sync=False)
 
     def _thin(self, held: Collection[int]) -> None:
@@ -582,10 +599,10 @@ class Observed:
                 f"{self.path} was begun with {differs}: go on as it was begun, give another name,"
                 " or restart=True, which replaces it and its attacks."
             )
-        if meta["keep"] != self._kept.settings:
+        if meta["keep"] != {**self._kept.settings, "truth": self._truth}:
             raise UsageError(
-                f"{self.path} was begun with another keep: go on as it was begun, give another"
-                " name, or restart=True, which replaces it and its attacks."
+                f"{self.path} was begun with another keep or truth: go on as it was begun, give"
+                " another name, or restart=True, which replaces it and its attacks."
             )
         self._rounds, self._bare = int(meta["rounds"]), bool(meta["bare"])
         self._strange = bool(meta["strange"])
@@ -607,7 +624,7 @@ class Observed:
             "bare": self._bare,
             "strange": self._strange,
             "covered": sorted(self._traffic.covered),
-            "keep": self._kept.settings,
+            "keep": {**self._kept.settings, "truth": self._truth},
         }
         write_tree(self.path / STATE, tree, {**meta, "diagnostics": self._scores.diagnostics})
         write_sealed(self.path / "run.json", {**self._described(), "status": "running"})
@@ -650,8 +667,9 @@ class Observed:
         traffic = self._traffic.tensors()
         write_tree(path / "transcript" / "rounds.safetensors", traffic, head)
         private_data.write_aux(path / "known" / "aux_data.safetensors", self._data, self._spec.task)
-        truth = path / "truth" / "data.safetensors"
-        private_data.write_private_data(truth, self._data, self._spec.task)
+        if self._truth:
+            truth = path / "truth" / "data.safetensors"
+            private_data.write_private_data(truth, self._data, self._spec.task)
         (path / STATE).unlink(missing_ok=True)
         policy = self._spec.record
         self._thin(policy.stages(self._rounds).values())
@@ -661,6 +679,8 @@ class Observed:
         done |= {"phases": {"loss": "outside"}, "fallbacks": {}}
         without = ("attacks/", STATE.as_posix(), "run.json")
         write_sealed(path / "run.json", {**done, "files": digests(path, without=without)})
+        if not self._truth:
+            exporting.untold(folders.load(path))
         self._ended = True
 
     # what is told, examined -----------------------------------------------------------------------
@@ -753,6 +773,28 @@ class Observed:
                 " training."
             )
         return moved
+
+    def _counted(self, client: int, rows: Any, examples: Any, training: Training) -> int:
+        """Of a record without truth how many examples are behind an update; 0: nobody knows."""
+        if self._truth:
+            if examples is not None:
+                raise UsageError(
+                    f"client {client} gives examples, and its rows say how many they are: expected"
+                    " observe(..., truth=False), or no examples."
+                )
+            return 0
+        if rows is not None:
+            raise UsageError(
+                f"client {client} gives rows, and this record has no truth: expected truth=True,"
+                " or examples=, how many there were."
+            )
+        if examples is None:
+            return training.steps * self._parts.method.batch
+        if not is_whole(examples) or examples < 1:
+            raise UsageError(
+                f"examples of client {client} = {examples!r}: expected a whole number from 1 on."
+            )
+        return int(examples)
 
     def _trained_on(
         self, client: int, rows: Any, training: Training

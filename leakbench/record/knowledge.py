@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 # "updates": {(sender, round, phase, probe): {"y": labels (B,)}}, of the batches behind the updates
 # that were kept. They are private: no export has them, and of them an observer is told what is
 # behind updates of clients that it receives from, of the rounds that its threat model grants.
+# "counts": the same, or {place: {"n": (), int64}} where somebody told no more than how many.
 # "aux_data", "gallery": examples; the same for everybody. "": nothing; ``View`` itself has it, or
 # nobody.
-Held = Literal["", "updates", "aux_data", "gallery"]
+Held = Literal["", "updates", "counts", "aux_data", "gallery"]
 # Where in a run folder that lies: how the names of its files begin.
-FILES = {"updates": "known/round-", "aux_data": "known/aux_data.safetensors"}
+FILES = {
+    "updates": "known/round-",
+    "counts": "known/round-",
+    "aux_data": "known/aux_data.safetensors",
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Knowledge:
         name: as threat models and ``View.know`` have it.
         about: what the attacker has.
         held: what of a source it is read from.
-        read: what it is, of that: of "updates" {place: a tensor, or a number}, else examples.
+        read: what it is, of that: of updates {place: a tensor, or a number}, else examples.
         given: how messages in memory (``Transcript``) are given it.
         examples: how many examples are behind an update, by what of the kind is known of it.
         flag: of every number of an attack that is granted it, where it is read off an answer.
@@ -55,14 +60,19 @@ class Knowledge:
     flag: str = ""
 
 
+def _count(batch: Mapping[str, Tensor]) -> int:
+    """How many examples a batch has, of which the labels are known or their number alone."""
+    return len(batch["y"]) if "y" in batch else int(batch["n"])
+
+
 ROWS = (
     Knowledge("method", "the method with its public parameters, the architecture, and so the loss"),
     Knowledge("facts", "numbers of clients and classes, shapes, where an input's numbers lie"),
     Knowledge(
         "sizes",
         "how many examples are behind each update",
-        held="updates",
-        read=lambda held: {place: len(batch["y"]) for place, batch in held.items()},
+        held="counts",
+        read=lambda held: {place: _count(batch) for place, batch in held.items()},
         given="write add('update', ..., labels=y), of which it is told the number",
         examples=int,
     ),

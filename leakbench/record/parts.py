@@ -182,11 +182,13 @@ def lost_parts(run: Run, kinds: Sequence[str], knows: Sequence[str]) -> str:
     Raises:
         BrokenFile: a file of messages is missing or damaged.
     """
-    batches = [row.name for row in chosen(knows) if row.held == "updates"]
+    counted = _holds(run.meta["files"], FILES["counts"])
+    lost = ("updates",) if counted else ("updates", "counts")
+    batches = [row.name for row in chosen(knows) if row.held in lost]
     if "export" in run.meta and batches:
         return (
-            f"this run was exported without the {batches[-1]} of private batches, which the attack"
-            " is granted"
+            f"this run was exported without the {batches[-1]} of private batches, or recorded so,"
+            " and the attack is granted them"
         )
     if "excerpt" not in run.meta:
         return ""

@@ -146,15 +146,17 @@ class Recording(Source):
     def _has(self, held: str) -> bool:
         if held == "gallery":
             return not self.exported and self.facts.targets == "tokens"
-        if held == "updates":
+        if held == "updates" or (held == "counts" and not self.exported):
             return not self.exported
+        if held == "counts":
+            return any(name.startswith(FILES[held]) for name in self.run.meta["files"])
         return FILES.get(held) in self.run.meta["files"]
 
     def _held(self, held: str) -> Any:
         if held == "aux_data":
             return self._aux_data
         if held and self._has(held):
-            return self._updates if held == "updates" else self._gallery
+            return self._gallery if held == "gallery" else self._updates
         return None
 
     def _without(self, name: str) -> str:
@@ -181,7 +183,10 @@ class Recording(Source):
 
     @cached_property
     def _updates(self) -> dict[tuple[str, int, int, int | None], dict[str, Tensor]]:
-        """{(sender, round, phase, probe): {"y": labels (B,)}} behind the audited updates."""
+        """{(sender, round, phase, probe): {"y": labels (B,)}} behind the audited updates.
+
+        {"n": ()} of those of which somebody told no more than how many there are.
+        """
         out: dict[tuple[str, int, int, int | None], dict[str, Tensor]] = {}
         for name in self._rounds("known"):
             tree, meta = self.run.tree(name)
@@ -189,8 +194,9 @@ class Recording(Source):
             for i, phases in tree["client"].items():
                 for phase, entry in phases.items():
                     place = (f"client/{i}", meta["round"], int(phase))
-                    if "y" in entry:
-                        out[*place, None] = {"y": entry["y"].to(self.device)}
+                    told = {k: entry[k].to(self.device) for k in ("y", "n") if k in entry}
+                    if told:
+                        out[*place, None] = told
                     for p, probe in entry.get("probe", {}).items():
                         out[*place, int(p)] = {"y": probe["y"].to(self.device)}
         return out
