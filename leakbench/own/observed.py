@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from tempfile import mkdtemp
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -54,7 +57,7 @@ SMALL = 0.5
 
 
 def observe(
-    out: str | Path,
+    out: str | Path | None = None,
     *,
     name: str,
     model: Model,
@@ -73,7 +76,8 @@ def observe(
     """The record of a loop of one's own: a context, whose object is told what is sent.
 
     Args:
-        out: the folder that holds run folders; the record is out/name-s<seed>.
+        out: the folder that holds run folders; the record is out/name-s<seed>. None: it lives as
+            long as the object does, in a temporary folder, with its attacks.
         name: of the task, small letters, digits and hyphens.
         model: the network that is trained, or a function of the number of outputs that makes it;
             its numbers are not read.
@@ -102,8 +106,8 @@ def observe(
         raise UsageError(
             f"observer = {observer!r}: expected 'server'; record what it sends and receives."
         )
-    if not isinstance(out, str | Path):
-        raise UsageError(f"out is {type(out).__name__}: expected the path of a folder.")
+    if out is not None and not isinstance(out, str | Path):
+        raise UsageError(f"out is {type(out).__name__}: expected the path of a folder, or None.")
     for called, given in (("restart", restart), ("truth", truth)):
         if not isinstance(given, bool):
             raise UsageError(f"{called} = {given!r}: expected True or False.")
@@ -122,7 +126,11 @@ def observe(
     spec = make_spec(defense, task=name, params=params, rounds=1, seed=seed, engine="loop")
     how: dict[str, Any] = {"keep": keep, "rounds": rounds, "restart": restart}
     how["truth"] = truth and not data.untold
-    return Observed(Path(out) / f"{name}-s{seed}", spec, data, frozenset(kinds), **how)
+    place = Path(mkdtemp(prefix="leakbench-") if out is None else out)
+    seen = Observed(place / f"{name}-s{seed}", spec, data, frozenset(kinds), **how)
+    if out is None:  # gone when nobody holds it any more, and at the latest with the process
+        weakref.finalize(seen, shutil.rmtree, place, ignore_errors=True)
+    return seen
 
 
 def _known_loss(loss: Any) -> None:
@@ -882,8 +890,6 @@ def _apart(one: Tree, other: Tree) -> float:
 
 def _cleared(path: Path) -> None:
     """Delete a record and its attacks; nothing that is none."""
-    import shutil
-
     rooms = ("transcript", "control", "known", "truth", "checkpoint", "attacks")
     for room in rooms:
         shutil.rmtree(path / room, ignore_errors=True)

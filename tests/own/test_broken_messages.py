@@ -282,7 +282,7 @@ def test_settings_are_told_before_anything_is_written(what, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("out", [None, 3])
+@pytest.mark.parametrize("out", [b"runs", 3])
 def test_a_place_is_a_path(out):
     with pytest.raises(lb.UsageError, match="expected the path of a folder"):
         observe(out)
