@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakbench.attacking.attack import Attack
-from leakbench.attacking.public_facts import Outline
+from leakbench.attacking.public_facts import Outline, undeclared
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.record.folders import Run
@@ -46,7 +46,8 @@ class ReadyAttack:
         return self._lacks(source)
 
     def _lacks(self, source: Source) -> str:
-        return self.attack.obstacle(Outline(source, self.attack.threat))
+        threat = self.attack.threat
+        return undeclared(source, threat) or self.attack.obstacle(Outline(source, threat))
 
     def refusal(self, source: Source) -> str:
         """Why it does not fit, and in which of its settings it would; empty where it fits."""

@@ -32,6 +32,7 @@ from leakbench.federation.traffic import Traffic
 from leakbench.own import likeness
 from leakbench.own.arrays import is_whole
 from leakbench.own.clients import ClientData
+from leakbench.own.declared import declared_observer
 from leakbench.own.kept_messages import KeptMessages
 from leakbench.own.network import Model
 from leakbench.own.own_task import make_task
@@ -39,6 +40,7 @@ from leakbench.record import audited, exporting, folders, private_data
 from leakbench.record import origin as origins
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
 from leakbench.record.folders import Run
+from leakbench.record.knowledge import DeclaredObserver
 from leakbench.record.messages import Message, StoredTensors, round_file, write_messages
 from leakbench.record.run_json import run_described
 from leakbench.record.runspec import Parts, RunSpec, make_spec, parts
@@ -65,7 +67,7 @@ def observe(
     loss: Any = None,
     sgd: Mapping[str, Any] | None = None,
     optimizer: str = "sgd",
-    observer: str = "server",
+    observer: str | Mapping[str, Any] = "server",
     covered: Sequence[str] = (),
     keep: Mapping[str, Any] | None = None,
     rounds: int | None = None,
@@ -85,7 +87,9 @@ def observe(
         loss: cross-entropy, as ``torch.nn.functional.cross_entropy``; attacks replay it.
         sgd: how clients train: lr, batch, steps or epochs; momentum, weight_decay, nesterov.
         optimizer: "sgd" or "adam".
-        observer: who collected the messages, "server".
+        observer: who is said to observe: "server"; "sum", who receives what clients send summed
+            alone; "client/3"; "outsider"; or dict(who=, kinds=, rounds="one", knows=[...]). Attacks
+            are held to it. A weaker one than the server, who may know all, acquits nobody.
         covered: kinds that were changed before they were recorded, as by clipping, noise or a sum.
         keep: what stays on the disk, dict(rounds=..., clients=...): of the rounds some of
             "untrained" (the first), "early" and "middle" (near a tenth and half of the loop) and
@@ -102,10 +106,6 @@ def observe(
     Raises:
         UsageError: something is wrong with it, or another record is there under this name.
     """
-    if observer != "server":
-        raise UsageError(
-            f"observer = {observer!r}: expected 'server'; record what it sends and receives."
-        )
     if out is not None and not isinstance(out, str | Path):
         raise UsageError(f"out is {type(out).__name__}: expected the path of a folder, or None.")
     for called, given in (("restart", restart), ("truth", truth)):
@@ -125,7 +125,7 @@ def observe(
     make_task(name, data, model=model)
     spec = make_spec(defense, task=name, params=params, rounds=1, seed=seed, engine="loop")
     how: dict[str, Any] = {"keep": keep, "rounds": rounds, "restart": restart}
-    how["truth"] = truth and not data.untold
+    how |= {"truth": truth and not data.untold, "observer": declared_observer(observer, len(data))}
     place = Path(mkdtemp(prefix="leakbench-") if out is None else out)
     seen = Observed(place / f"{name}-s{seed}", spec, data, frozenset(kinds), **how)
     if out is None:  # gone when nobody holds it any more, and at the latest with the process
@@ -217,9 +217,10 @@ class Observed:
         keep: Mapping[str, Any] | None,
         rounds: int | None,
         truth: bool,
+        observer: DeclaredObserver | None,
         restart: bool,
     ) -> None:
-        self._truth = truth
+        self._truth, self._observer = truth, observer
         self.path, self._spec, self._own, self._restart = path, spec, data, restart
         self._parts: Parts = parts(spec)
         self._data = self._parts.task.examined(data.data)
@@ -607,10 +608,10 @@ class Observed:
                 f"{self.path} was begun with {differs}: go on as it was begun, give another name,"
                 " or restart=True, which replaces it and its attacks."
             )
-        if meta["keep"] != {**self._kept.settings, "truth": self._truth}:
+        if meta["how"] != self._how:
             raise UsageError(
-                f"{self.path} was begun with another keep or truth: go on as it was begun, give"
-                " another name, or restart=True, which replaces it and its attacks."
+                f"{self.path} was begun with another keep, truth or observer: go on as it was"
+                " begun, give another name, or restart=True, which replaces it and its attacks."
             )
         self._rounds, self._bare = int(meta["rounds"]), bool(meta["bare"])
         self._strange = bool(meta["strange"])
@@ -632,7 +633,7 @@ class Observed:
             "bare": self._bare,
             "strange": self._strange,
             "covered": sorted(self._traffic.covered),
-            "keep": {**self._kept.settings, "truth": self._truth},
+            "how": self._how,
         }
         write_tree(self.path / STATE, tree, {**meta, "diagnostics": self._scores.diagnostics})
         write_sealed(self.path / "run.json", {**self._described(), "status": "running"})
@@ -642,8 +643,15 @@ class Observed:
         spec = self._spec
         alone = self._strange or (bool(self._traffic.covered) and not self._bare)
         more: dict[str, Any] = {"no_control": True} if alone else {}
+        more |= {"declared": self._observer.told} if self._observer else {}
         more |= {"id": spec.folder(), "spec": spec.model_dump(mode="json")}
         return {**self._about, **more, "stages": spec.record.stages(spec.rounds)}
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """By which a loop that is gone on with is known, beside its spec."""
+        who = self._observer.told if self._observer else {}
+        return {"keep": self._kept.settings, "truth": self._truth, "observer": who}
 
     @cached_property
     def _about(self) -> dict[str, Any]:
@@ -681,7 +689,8 @@ class Observed:
         (path / STATE).unlink(missing_ok=True)
         policy = self._spec.record
         self._thin(policy.stages(self._rounds).values())
-        gone = audited.outside_lacking(policy, self._rounds, traffic["update"].tolist())
+        who = self._observer.words if self._observer else ""
+        gone = audited.outside_lacking(policy, self._rounds, traffic["update"].tolist(), who)
         done = {**self._described(), "status": "done", "sent": self._traffic.table()}
         done |= {"missing": audited.missing_lines(gone)}
         done |= {"phases": {"loss": "outside"}, "fallbacks": {}}

@@ -58,20 +58,23 @@ def audited_lacking(policy: Policy, method: Defense, clients: int, rounds: int, 
     return out
 
 
-def outside_lacking(policy: Policy, rounds: int, sent: Iterable[Sequence[int]]) -> list[str]:
+def outside_lacking(
+    policy: Policy, rounds: int, sent: Iterable[Sequence[int]], observer: str = ""
+) -> list[str]:
     """What the record of somebody's own loop lacks of what was sent, a sentence each.
 
     Args:
         policy: by which it was kept.
         rounds: how many there were.
         sent: (round, client, receiver) of every update.
+        observer: who was declared to observe, where it is a weaker one than the server.
     """
     stages = policy.stages(rounds)
     who: dict[int, set[int]] = {}
     for t, client, _ in sent:
         who.setdefault(t, set()).add(client)
     kept = sorted(stages.values())
-    out = []
+    out = [f"the observer is declared: {observer}; of others nothing is said"] if observer else []
     if policy.name == "standard" and len(kept) < rounds:
         out.append(
             f"of {rounds} rounds the messages of {_listed(kept)} were kept: what was sent in others"

@@ -39,6 +39,7 @@ KEPT = (
         "method",
         "origin",
         "no_control",
+        "declared",
         "hides",
         "secrets",
         "distance",

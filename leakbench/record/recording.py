@@ -17,7 +17,7 @@ from leakbench.federation.precision import kept_dtype, products
 from leakbench.federation.task_data import Examples
 from leakbench.record import private_data
 from leakbench.record.folders import Run
-from leakbench.record.knowledge import FILES, ROWS, Source
+from leakbench.record.knowledge import FILES, ROWS, DeclaredObserver, Source
 from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.parts import lost_parts
 from leakbench.record.runspec import Parts, RunSpec, parts
@@ -49,6 +49,12 @@ class Recording(Source):
     def method(self) -> Defense:
         """The defense with its parameters."""
         return self.parts.method
+
+    @property
+    def declared(self) -> DeclaredObserver | None:
+        """Who is said to observe, as the owner of the record declared."""
+        told = self.run.meta.get("declared")
+        return DeclaredObserver.of(told) if told else None
 
     @property
     def dtype(self) -> torch.dtype:

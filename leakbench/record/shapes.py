@@ -148,6 +148,13 @@ class _Machine(Shape):
     deterministic: bool = False
 
 
+class _Declared(Closed):
+    observer: Annotated[str, Field(pattern=r"^(server|outsider|client/\d{1,9})$")]
+    kinds: Annotated[list[Name], Field(max_length=1_000)]
+    rounds: Literal["all", "one"]
+    knows: Annotated[list[Name], Field(max_length=1_000)]
+
+
 class RunJson(_Provenance):
     """run.json."""
 
@@ -171,6 +178,7 @@ class RunJson(_Provenance):
     machine: _Machine = _Machine()
     origin: Literal["", "outside"] = ""
     no_control: bool = False
+    declared: _Declared | None = None
     begun_by: Annotated[list[Values], Field(max_length=MANY)] = []
     excerpt: _Excerpt = _Excerpt(left_out=[], of="", run_json="0" * 64, rounds=[0, 0])
     export: _LeftOut = _LeftOut(left_out=[])

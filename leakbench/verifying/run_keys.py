@@ -13,6 +13,7 @@ from leakbench.base.spec import canonical
 from leakbench.federation.federation import Federation
 from leakbench.record import audited, origin, run_json, twin
 from leakbench.record.folders import Run
+from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec, parts
 from leakbench.record.training import missing_of_run
 from leakbench.results.recomputed import short_value
@@ -38,7 +39,7 @@ ELSEWHERE = ("digest", "status", "files", "sent", "missing", "data", "sources", 
 UNKNOWN = {
     **dict.fromkeys(("device", "machine", "phases", "fallbacks", "begun_by"), MACHINE),
     **dict.fromkeys(("commit", "dirty"), CHECKOUT),
-    **dict.fromkeys(("origin", "no_control"), TRAINED),
+    **dict.fromkeys(("origin", "no_control", "declared"), TRAINED),
     "excerpt": "what it is an excerpt of, is not here",
     "export": "what it is an export of, is not here",
 }
@@ -164,7 +165,9 @@ def _missing(run: Run) -> Finding:
         spec = RunSpec.build(run.spec, f"{run.path}/{FILE}")
         if origin.is_outside(run.meta):
             came = run.tree(TRAFFIC)[0]["update"].tolist()
-            ours = audited.missing_lines(audited.outside_lacking(spec.record, spec.rounds, came))
+            who = Recording(run).declared
+            gone = audited.outside_lacking(spec.record, spec.rounds, came, who.words if who else "")
+            ours = audited.missing_lines(gone)
         else:
             sent = {str(s["kind"]) for s in run.meta["sent"] if s["sender"] == "client"}
             ours = missing_of_run(spec, parts(spec), run.path, sent)

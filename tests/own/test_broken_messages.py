@@ -257,7 +257,7 @@ SETTINGS = {
     "smoothed": ({"loss": nn.CrossEntropyLoss(label_smoothing=0.1)}, "loss has label_smoothing"),
     "weighted": ({"loss": nn.CrossEntropyLoss(weight=torch.ones(2))}, "loss has class weights"),
     "summed": ({"loss": nn.CrossEntropyLoss(reduction="sum")}, "loss has a sum for a mean"),
-    "observer": ({"observer": "client"}, "observer = 'client': expected 'server'"),
+    "observer": ({"observer": "client"}, "observer = 'client': expected 'server', 'sum'"),
     "covered": ({"covered": ["updat"]}, "covered has 'updat': expected ['update']"),
     "seed": ({"seed": -1}, "seed = -1"),
     "restart": ({"restart": "no"}, "restart = 'no': expected True or False"),

@@ -126,7 +126,7 @@ def test_gone_on_with_ends_in_the_same_bytes(tmp_path, how):
 
 def test_another_keep_is_refused(tmp_path):
     killed(tmp_path, lambda seen: loop(seen, 1, 3))
-    with pytest.raises(lb.UsageError, match="begun with another keep"):
+    with pytest.raises(lb.UsageError, match="begun with another keep, truth or observer"):
         recorded(tmp_path, 4, keep={"clients": 1})
 
 
