@@ -34,6 +34,7 @@ class KeptMessages:
         rounds: how many the loop was said to have; 0 where nobody said.
         model: bytes of the model that is sent.
         update: bytes that are kept of a client and round.
+        whole: is every message of every round kept?
     """
 
     stages: tuple[str, ...]
@@ -42,6 +43,7 @@ class KeptMessages:
     rounds: int
     model: int
     update: int
+    whole: bool
 
     @classmethod
     def of(
@@ -78,9 +80,16 @@ class KeptMessages:
                     f"keep has {key!r}: expected rounds and clients."
                     f"{suggestion(str(key), ('rounds', 'clients'))}"
                 )
-        stages = _stages(said.get("rounds", STAGES))
+        whole = said.get("rounds") == "all"
+        if whole and "clients" in said:
+            raise UsageError(
+                "keep has rounds = 'all', which keeps every client: leave clients out."
+            )
+        stages = STAGES if whole else _stages(said.get("rounds", STAGES))
         announced = 0 if rounds is None else int(rounds)
-        made = cls(stages, (), clients, announced, model, update)
+        made = cls(stages, (), clients, announced, model, update, whole)
+        if whole:
+            return made
         if "clients" in said:
             named, many = _clients(said["clients"], clients)
         else:
@@ -91,7 +100,8 @@ class KeptMessages:
     @property
     def size(self) -> int:
         """Bytes of all messages that are kept in the end, at most."""
-        return self._most_rounds * (self.model + self.many * self.update)
+        rounds = max(self.rounds, 1) if self.whole else self._most_rounds
+        return rounds * (self.model + self.many * self.update)
 
     @property
     def _most_rounds(self) -> int:
@@ -105,6 +115,8 @@ class KeptMessages:
 
     def held(self, newest: int) -> set[int]:
         """The rounds whose messages are held while ``newest`` is the newest of the loop."""
+        if self.whole:
+            return {*range(1, newest + 1)}
         if self.rounds:
             return {t for t in self._planned if t <= newest} | {newest}
         some = {1} if "untrained" in self.stages else set[int]()
@@ -115,6 +127,8 @@ class KeptMessages:
 
     def policy(self, rounds: int) -> Policy:
         """What stays of a loop that ended after so many."""
+        if self.whole:
+            return Policy(name="all")
         held = tuple(sorted(self.held(rounds)))
         every = Policy(audited=self.many, probes=0, clients=self.clients, rounds=held)
         stages = every.stages(rounds)
@@ -132,7 +146,11 @@ class KeptMessages:
     @property
     def settings(self) -> dict[str, Any]:
         """By which a loop that is gone on with is known; not how long it was said to be."""
-        return {"rounds": [*self.stages], "clients": [*self.clients], "many": self.many}
+        return {
+            "rounds": ["all"] if self.whole else [*self.stages],
+            "clients": [*self.clients],
+            "many": self.many,
+        }
 
 
 def _stages(given: Any) -> tuple[str, ...]:

@@ -93,9 +93,9 @@ def observe(
         covered: kinds that were changed before they were recorded, as by clipping, noise or a sum.
         keep: what stays on the disk, dict(rounds=..., clients=...): of the rounds some of
             "untrained" (the first), "early" and "middle" (near a tenth and half of the loop) and
-            "final", all four where nothing is said; how many clients of each, drawn, or a list of
-            their numbers; as many as fit into 256 MiB where nothing is said, two at least. What is
-            not kept is not attacked, and the record says so.
+            "final", all four where nothing is said, or "all", each with every client; how many
+            clients of each, drawn, or a list of their numbers; as many as fit into 256 MiB where
+            nothing is said, two at least. What is not kept is not attacked, and the record says so.
         rounds: how many the loop will have, if that is known; else powers of two are held until it
             ends, and the nearest to a stage stays.
         truth: False where nobody tells the rows behind an update: there are guesses then and no
@@ -536,10 +536,13 @@ class Observed:
         kept, data = self._kept, self._data
         private = nbytes(data.train.stored)
         beside = nbytes(data.aux.stored) + (private if private <= private_data.LARGEST else 0)
+        many = "for each round" if kept.whole and not kept.rounds else ""
+        which = "all" if kept.whole else ", ".join(kept.stages)
+        size = f"up to {(kept.size + beside) / 1e6:.1f} MB {many}".rstrip()
         terminal.say(
-            f"leakbench: {self.path.name} will take up to {(kept.size + beside) / 1e6:.1f} MB, of"
-            f" the rounds {', '.join(kept.stages)} and of {kept.many} of {len(self._own)} clients;"
-            " keep=dict(rounds=..., clients=...) keeps others."
+            f"leakbench: {self.path.name} will take {size}, of the rounds {which} and of"
+            f" {kept.many} of {len(self._own)} clients; keep=dict(rounds=..., clients=...) keeps"
+            " others."
         )
 
     def _compare(self, now: _Round) -> None:
@@ -645,7 +648,10 @@ class Observed:
         more: dict[str, Any] = {"no_control": True} if alone else {}
         more |= {"declared": self._observer.told} if self._observer else {}
         more |= {"id": spec.folder(), "spec": spec.model_dump(mode="json")}
-        return {**self._about, **more, "stages": spec.record.stages(spec.rounds)}
+        stages = spec.record.stages(spec.rounds)
+        kept = spec.rounds if spec.record.name == "all" else len(stages)
+        more |= {"pooled": kept if self._traffic.covered else 0}
+        return {**self._about, **more, "stages": stages}
 
     @property
     def _how(self) -> dict[str, Any]:
@@ -688,7 +694,8 @@ class Observed:
             private_data.write_private_data(truth, self._data, self._spec.task)
         (path / STATE).unlink(missing_ok=True)
         policy = self._spec.record
-        self._thin(policy.stages(self._rounds).values())
+        if policy.name != "all":
+            self._thin(policy.stages(self._rounds).values())
         who = self._observer.words if self._observer else ""
         gone = audited.outside_lacking(policy, self._rounds, traffic["update"].tolist(), who)
         done = {**self._described(), "status": "done", "sent": self._traffic.table()}

@@ -46,7 +46,7 @@ UNKNOWN = {
 TWIN = "twin"  # only of a run that was made for a paper's table
 # What an excerpt, an export or a record of somebody's own loop says otherwise than the run itself.
 PARTS = {
-    "origin": {"hides", "command"},
+    "origin": {"hides", "command", "pooled"},
     "excerpt": {"spec", "stages", "command"},
     "export": {"id", "spec", "command"},
 }

@@ -1,5 +1,7 @@
 """What of a loop's messages stays on the disk: what attacks read, once, and the record says so."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from helpers.own_loops import CLIENTS, content, killed, loop, model, observe, step, weights
@@ -7,6 +9,7 @@ from helpers.own_loops import CLIENTS, content, killed, loop, model, observe, st
 import leakbench as lb
 from leakbench.base.errors import BrokenFile
 from leakbench.base.tree import flat
+from leakbench.judging.gaps import unheard
 from leakbench.own.kept_messages import LIMIT, KeptMessages
 from leakbench.record.messages import read_messages, round_file
 
@@ -122,6 +125,28 @@ def test_gone_on_with_ends_in_the_same_bytes(tmp_path, how):
         loop(seen, seen.begun + 1, 20)
     one, other = (content(tmp_path / k / "own-s0") for k in ("one", "other"))
     assert one == other
+
+
+def test_every_round_of_every_client(tmp_path, capsys):
+    run = recorded(tmp_path, 20, keep={"rounds": "all"})
+    assert "MB for each round, of the rounds all and of 3 of 3 clients" in capsys.readouterr().err
+    assert rounds_of(run.path) == [*range(1, 21)]
+    assert run.meta["missing"] == []
+    assert run.spec["record"]["name"] == "all"
+    with pytest.raises(lb.UsageError, match="keeps every client"):
+        recorded(tmp_path / "other", 1, keep={"rounds": "all", "clients": 1})
+
+
+@pytest.mark.parametrize(("keep", "pooled"), [(None, 4), ({"rounds": "all"}, 20)])
+def test_covered_updates_of_few_rounds_acquit_nobody(tmp_path, keep, pooled):
+    """Noise cancels over the rounds, so who did not keep them all says nothing of their sum."""
+    run = recorded(tmp_path, 20, keep=keep, covered=["update"])
+    assert run.meta["pooled"] == pooled
+    setting = SimpleNamespace(runs=[run])
+    (*said,) = unheard(SimpleNamespace(kinds=("update",)), setting)
+    expected = [{"kept": 4, "all": 20}] if pooled < 20 else []
+    assert [why.facts for why in said] == expected
+    assert [f.detail for f in lb.verify(run) if f.outcome == "differs"] == []
 
 
 def test_another_keep_is_refused(tmp_path):
