@@ -224,9 +224,7 @@ class FromFeatures(Attack):
             return "the model's features of auxiliary data are not finite"
         y, classes = (aux.y, view.facts.classes) if labelled else (torch.zeros_like(aux.y), 1)
         known = Known(features.float(), x.float(), y)
-        with torch.backends.cudnn.flags(
-            enabled=True, deterministic=True, benchmark=False, allow_tf32=False
-        ):
+        with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
             decoder = _decoders.train(known, classes, self, rng)
         if not extract.lies.bounded:  # though the attacker's own may all lie on [0, 1]
             decoder = replace(decoder, low=-math.inf, high=math.inf)

@@ -11,7 +11,7 @@ import numpy as np
 from attacks._output_moves import of_classes
 from leakbench.attacking import Replay, View
 from leakbench.base import MethodError, Tree, torch
-from leakbench.federation import Batch, Examples, trainings
+from leakbench.federation import Batch, Examples, reach, trainings
 from leakbench.record import Message
 
 if TYPE_CHECKING:
@@ -41,14 +41,17 @@ def solved(rise: Tensor, predicted: Tensor) -> Tensor:
     return fitted(rise, torch.eye(len(rise)).double() - predicted.double().cpu())[0]
 
 
-def fitted(rise: Tensor, slopes: Tensor) -> tuple[Tensor, float]:
+def fitted(rise: Tensor, slopes: Tensor, sent: Tensor | None = None) -> tuple[Tensor, float]:
     """Shares s (K,) as above, whose slopesᵀ s is nearest to ``rise``, and how far it is from it.
 
-    ``slopes`` (K, K), row y: what ``rise`` is of examples of class y alone.
+    ``slopes`` (K, K), row y: what ``rise`` is of examples of class y alone. ``sent`` (K,) bool: the
+    outputs whose rise was sent; all of them if None.
     """
     from scipy.optimize import nnls
 
     k = len(rise)
+    if sent is not None:
+        rise, slopes = rise[sent], slopes[:, sent]
     left = np.vstack([slopes.double().numpy().T, np.full(k, HEAVY)])
     found, far = nnls(left, np.append(rise.double().numpy(), HEAVY), maxiter=30 * k)
     return torch.from_numpy(found / found.sum()), float(far)
@@ -69,6 +72,7 @@ class Biases:
     aux: Examples
     batch: int  # examples in a step of the victim
     classes: int
+    sent: Tensor | None = None  # (K,) bool: the outputs whose rise was sent; None: all of them
 
     @property
     def alone(self) -> bool:
@@ -183,9 +187,7 @@ def calibrated(view: View, m: Message, bias: str, rng: torch.Generator) -> Tenso
     start: Tree = models[-1]
     weights = {k: v + m.payload[k] if k in m.payload and steps > 1 else v for k, v in start.items()}
     method = view.loss_method()
-    rise = of_classes(m.payload[bias].double().cpu()) / (
-        method.sgd_terms().weight(steps) * method.lr * method.schedule(m.round)
-    )
+    rise = of_classes(m.payload[bias].double().cpu()) / reach(method, m.round, steps)
     # Weights that are not finite, or so large that nothing else is.
     if not bool(rise.isfinite().all()):
         return "the update is not finite"
@@ -218,7 +220,8 @@ def _shares(
     one = replay()
     thrown = any(u.startswith("draw/") for u in one.unknown)
     others = [replay() for _ in range(THROWS - 1 if thrown else 0)]
-    biases = Biases((one, *others), weights, bias, aux, method.batch, k)
+    sent = of_classes(m.payload[bias]).cpu() != 0 if m.sparse else None
+    biases = Biases((one, *others), weights, bias, aux, method.batch, k, sent)
     alike = torch.full((k,), 1 / k, dtype=torch.float64)
     count = _counted(view, m) or examples
     private = _private(one, _pretended(alike, count, aux))
@@ -230,7 +233,7 @@ def _shares(
     if not _depends(one, _pretended(torch.eye(k).double()[0], count, aux), private):
         if m.round > 1 and biases.reads(private, rng):
             return "its loss reads what the client keeps, which may be another thing since it began"
-        return fitted(rise, told)[0]
+        return fitted(rise, told, sent)[0]
     found = [_settled(biases, rise, s, count) for s in (alike, *_moved(rise))]
     return _simplest(found, rise, examples)
 
@@ -268,7 +271,7 @@ def _settled(biases: Biases, rise: Tensor, shares: Tensor, count: int) -> tuple[
     for _ in range(TURNS):
         held = _pretended(shares, count, biases.aux)
         private = _private(biases.replays[0], held)
-        found, far = fitted(rise, biases.slopes(private, most=FEW))
+        found, far = fitted(rise, biases.slopes(private, most=FEW), biases.sent)
         tried.append((found, far))
         if torch.allclose(found, shares, atol=1e-6):
             break

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench import models
 from leakbench.attacking import Replay, View
 from leakbench.base import torch
-from leakbench.federation import Batch, trainings
+from leakbench.federation import Batch, reach, trainings
 from leakbench.record import Message
 
 if TYPE_CHECKING:
@@ -122,13 +122,15 @@ def _usual(view: View, name: str, received: Any) -> Tensor:
 
 
 def _rate(view: View, m: Message) -> float:
-    """The learning rate times the local steps; 0 where the number of steps cannot be told."""
+    """How far the local steps go (``reach``); 0 where that cannot be told."""
     method = view.loss_method()
     made = trainings(method, m.round, last=view.last)
     training = next((e for e in made if e.phase == m.phase), None)
     if training is None or method.optimizer != "sgd" or not training.steps:
         return 0.0
-    return method.lr * method.schedule(m.round) * method.sgd_terms().weight(training.steps)
+    if method.step_terms().clips:  # by how much, nobody tells
+        return 0.0
+    return reach(method, m.round, training.steps)
 
 
 def _clipped(view: View, round: int) -> bool:

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from attacks._last_layer_plane import Plane
+from attacks._least_squares import least_squares
 from leakbench.base import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    Pull = Callable[[Tensor], Tensor]  # phi: (k,) cosines to (k,)
+    Pull = Callable[[Tensor], Tensor]  # phi: (k,) cosines to (k,), on the processor
 
 DEGREE = 4  # of the polynomial that stands for phi
 FITS = 0.02  # relative error of the moments that is let pass
@@ -76,7 +77,7 @@ def _polynomial(pull: Pull) -> Tensor:
     """(DEGREE + 1,): phi's coefficients, constant first."""
     nodes = torch.cos(torch.pi * (torch.arange(32, dtype=torch.float64) + 0.5) / 32)
     terms = nodes[:, None] ** torch.arange(DEGREE + 1)
-    return torch.linalg.lstsq(terms, pull(nodes)[:, None]).solution[:, 0]
+    return least_squares(terms, pull(nodes)[:, None])[:, 0]
 
 
 def _moments(powers: Tensor, mean: Tensor, width: Tensor) -> Tensor:

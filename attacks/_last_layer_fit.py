@@ -12,6 +12,7 @@ from attacks import _last_layer
 from attacks._last_layer import LayerStep
 from attacks._last_layer_plane import inputs
 from attacks._lbfgs import minimise
+from attacks._least_squares import least_squares
 from leakbench.attacking import Replay
 from leakbench.base import torch
 
@@ -78,5 +79,5 @@ def _seen(replay: Replay, key: str, outputs: Tensor) -> Tensor:
         across = (
             torch.eye(len(z), dtype=z.dtype, device=z.device) - ways[:, :, None] * ways[:, None]
         )
-        out.append(torch.linalg.lstsq(across.sum(0), (across @ starts[:, :, None]).sum(0)).solution)
+        out.append(least_squares(across.sum(0), (across @ starts[:, :, None]).sum(0)))
     return torch.cat(out, 1).T

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attacks._last_layer import LayerStep
+from attacks._least_squares import least_squares
 from leakbench.base import torch
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def inputs(step: LayerStep, rank: int) -> Tensor:
 def plane(step: LayerStep, basis: Tensor) -> Plane:
     """The plane of a step whose inputs ``basis`` (n, rank) spans, rank below dim."""
     moved, reach = step.moved @ basis, step.start @ basis  # both (dim, rank)
-    held = torch.linalg.lstsq(reach, moved).solution  # (rank, rank): p q' - M
+    held = least_squares(reach, moved)  # (rank, rank): p q' - M
     rest = moved - reach @ held
     _, values, pairs = torch.linalg.svd(rest, full_matrices=False)
     q = pairs[0]
@@ -77,7 +78,7 @@ def plane(step: LayerStep, basis: Tensor) -> Plane:
     w = w - (w @ along) * along
     strength = float(w.norm())
     across = w / max(strength, 1e-300)
-    away = torch.linalg.lstsq(reach, w[:, None]).solution[:, 0]
+    away = least_squares(reach, w[:, None])[:, 0]
     mixed = torch.outer(away, q) - held
     mixed = (mixed + mixed.T) / 2
     seen = reach @ mixed @ reach.T

@@ -51,10 +51,10 @@ def solved(view: View, step: LayerStep, rng: torch.Generator) -> SolvedStep:
 
     def pull(c: Tensor) -> Tensor:
         """How strongly the loss pulls an embedding of length 1 at cosines ``c`` to w, (k,)."""
-        near = c.clamp(-1 + EDGE, 1 - EDGE)
-        axes = torch.eye(2, view.facts.dim, dtype=torch.float64, device=c.device)
+        near = c.to(replay.device).clamp(-1 + EDGE, 1 - EDGE)
+        axes = torch.eye(2, view.facts.dim, dtype=torch.float64, device=near.device)
         f = near[:, None] * axes[0] + (1 - near**2).sqrt()[:, None] * axes[1]
-        return _last_layer.pull(replay, key, axes[0], f) @ axes[0] / (1 - near**2)
+        return (_last_layer.pull(replay, key, axes[0], f) @ axes[0] / (1 - near**2)).to(c.device)
 
     rank, noise = _last_layer_plane.images(step.moved)
     if view.method.distance == "euclidean":

@@ -130,7 +130,7 @@ class Mixed:
         """
         (values, axes), middle = self.bank.spectrum, self.bank.middle
         own, sent = axes.T @ self.bank.rows[self.own], axes.T @ self.sent
-        strengths = torch.logspace(*STRENGTHS, dtype=torch.float64)
+        strengths = torch.logspace(*STRENGTHS, dtype=torch.float64, device=values.device)
         damped = 1 / (values + strengths[:, None])  # (strengths, dim)
         solved = damped * sent
         # The own row is taken out again by Sherman and Morrison's formula.

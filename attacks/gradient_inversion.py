@@ -192,8 +192,8 @@ class GradientInversion(Attack):
         fewest = _updates.fewest(run, probe=probe)
         if not fewest and probe:
             return "the update is not a single step, so it is no gradient"
-        if m.optimizer != "sgd" and fewest != 1:
-            return "of several steps of Adam an update does not tell the gradients"
+        if m.optimizer == "adam_each_step" and fewest != 1:
+            return "of several steps that are signs an update does not tell the gradients"
         if not 0 < fewest <= self._most(m):
             took = "how many examples a local step had cannot be told"
             if fewest:
@@ -216,7 +216,8 @@ class GradientInversion(Attack):
 
     def _most(self, method: Defense) -> int:
         """The most local steps that are replayed."""
-        return 1 if self.engine == "breaching" or method.optimizer != "sgd" else self.local_steps
+        signs = method.optimizer == "adam_each_step"
+        return 1 if self.engine == "breaching" or signs else self.local_steps
 
     def stages(self) -> tuple[str, ...]:
         return self.at

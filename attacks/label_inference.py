@@ -212,6 +212,8 @@ class LabelInference(Attack):
                 "the update was made by Adam, of which the bias does not say how far each class"
                 " was off"
             )
+        if m.step_terms().clips:
+            return "each local step was clipped, and by how much no message tells"
         if kept_names(m, run.module()):
             return (
                 "a part of the network never leaves the client, so what it predicts cannot be told"

@@ -23,9 +23,7 @@ from leakbench.base.spec import canonical
 from leakbench.record.columns import TABLES as TABLES_OF_REPORTS
 from leakbench.reproduce import marks
 from leakbench.reproduce.catalogue import RECIPES
-from leakbench.reproduce.findings import ATTACKERS, METRICS
 from leakbench.reproduce.row import Measurement, Row
-from leakbench.reproduce.rows import NOT_ASKED
 from leakbench.results.number import Claim
 
 Tables = Mapping[tuple[str, str], Sequence[Row]]  # by recipe and scale
@@ -45,6 +43,22 @@ MORE = (
     "repairs.md",
 )  # other results that say more of one attack, where they are there
 PAPERS = "prototype_leakage"
+# How the page calls who attacks, the papers' own first, and what is measured.
+ATTACKERS = {
+    PAPERS: "the newest message",
+    "prototype_averaging": "averaging",
+    "prototype_centring": "centring",
+    "prototype_unmixing": "un-mixing",
+    "prototype_spheres": "the known spheres",
+    "prototype_from_update": "one update",
+    "codeword_from_update": "one update, decoded",
+}
+METRICS = {
+    "p_leak": "clients named",
+    "recovered": "prototypes recovered",
+    "codeword_bits": "bits right",
+    "centre_error": "error in radii",
+}
 EXCERPTS = """\
 Small ResNets after 3,000 rounds (accuracy .04 to .07, far from the paper's .58), 100 clients, one
 seed; the last 5 messages of each client, with the banks that they were mixed with, and no update.
@@ -323,8 +337,15 @@ def _side(value: float | None) -> str:
 
 def refusals(rows: Sequence[Row]) -> list[str]:
     """Why attackers have no number, each reason once."""
-    said = [r.note for r in rows if r.attack and not r.ours and r.note not in ("", NOT_ASKED)]
+    said = [r.note for r in rows if r.attack and not r.ours and r.note and asked(r)]
     return list(dict.fromkeys(said))
+
+
+def asked(r: Row) -> bool:
+    """Does its recipe ask the measure of the method?"""
+    recipe = RECIPES.get(r.recipe)
+    known = {m.key: m for m in recipe.measures} if recipe else {}
+    return r.measure not in known or known[r.measure].asks(r.method)
 
 
 def main(words: Sequence[str]) -> int:

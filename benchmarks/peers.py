@@ -175,13 +175,23 @@ def table(peers: Sequence[Peer], given: Setting, folder: Path) -> Iterator[str]:
     for peer in peers:
         cells = [f"{statistics.median(v[1:]):.2f}" for v in (peer.wall, peer.processor)]
         for own, other in ((peer.wall, first.wall), (peer.processor, first.processor)):
-            ratios = [a / b for a, b in zip(own[1:], other[1:], strict=True)]
-            cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
+            cells.append(times(own[1:], other[1:]))
         cells += [f"{accuracy(given, weights_of(folder, peer.name)):.4f}"]
         cells.append(f"{apart(folder, peer.name, first.name):.1e}")
         yield f"| {PEERS[peer.name].title} | {' | '.join(cells)} |"
     yield ""
     yield f"Weights moved by up to {moved:.2f} in these rounds."
+
+
+def times(own: Sequence[float], other: Sequence[float]) -> str:
+    """How many times ``other`` each of ``own`` is: median and range, of those that took any time.
+
+    The system counts processor time in ticks, and a round of few images may take none.
+    """
+    ratios = [a / b for a, b in zip(own, other, strict=True) if b > 0]
+    if not ratios:
+        return "too short to tell"
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
 def page(

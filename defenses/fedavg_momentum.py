@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from leakbench import Defense
-from leakbench.federation import SgdTerms
+from leakbench.federation import StepTerms
 
 
 class FedAvgMomentum(Defense):
@@ -25,6 +25,6 @@ class FedAvgMomentum(Defense):
     weight_decay: float = Field(0.0, ge=0, lt=1, description="of the local steps, times weights")
     nesterov: bool = Field(False, description="Nesterov's momentum")
 
-    def sgd_terms(self) -> SgdTerms:
-        """What a step adds to the gradient."""
-        return SgdTerms(self.momentum, self.weight_decay, self.nesterov)
+    def step_terms(self) -> StepTerms:
+        """What a step makes of the gradient."""
+        return StepTerms(self.momentum, self.weight_decay, self.nesterov)

@@ -53,7 +53,7 @@ class MOON(ElevenEpochs):
         """
         if not self.projection:
             return module
-        if not isinstance(module, Stages):
+        if not isinstance(module, Stages) or not module.in_a_row:
             raise UsageError("moon: a projection needs a network made of stages; use projection=0.")
         stage = module.names[-1]
         *front, last = _layers(module.get_submodule(stage))

@@ -4,7 +4,7 @@ import os
 import sys
 
 import pytest
-from helpers.tiers import PARTS, named, part_of, slow
+from helpers.tiers import PARTS, drawn_as, named, part_of, slow
 
 # Before torch is imported: two workers share two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -40,10 +40,15 @@ def pytest_collection_modifyitems(config, items):
     part = config.getoption("--slow-part")
     if part is not None:
         long = [item for item in items if item.get_closest_marker("slow")]
-        left = {item for item in long if part_of(item.nodeid) != part}
+        left = {item for item in long if part_of(_drawn_as(item, names)) != part}
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
     items.sort(key=lambda item: not any(name in item.nodeid for name in FIRST))
+
+
+def _drawn_as(item, names):
+    file = item.getparent(pytest.Module)
+    return drawn_as(item.nodeid, names, whole=any(m.name == "slow" for m in file.own_markers))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,8 +26,10 @@ EXCEPTED = {
     # A command that a message tells to type.
     "cli.options": {"fedgn"},
     "data.sets": {"fedavg"},
-    # By these a loop of somebody's own is replayed.
-    "own.observed": {"fedavg", "fedavg_momentum"},
+    # Of an aggregator's sum of a loop of somebody's own.
+    "own.observed": {"secure_sum"},
+    # By these such a loop is replayed.
+    "own.declared_training": {"fedavg", "fedavg_momentum", "fedavg_optim"},
 }
 # Words of any English sentence: they count only where a text is nothing else.
 WORDS = {"exposure"}

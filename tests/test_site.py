@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -42,6 +43,9 @@ def build(config: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
+    """Built here, unless the variable says where it was built a moment ago, as `.ci/run` does."""
+    if "LEAKBENCH_SITE" in os.environ:
+        return Path(os.environ["LEAKBENCH_SITE"])
     folder = tmp_path_factory.mktemp("site") / "site"
     done = build(ROOT / "mkdocs.yml", folder)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 
 import pytest
-from helpers.tiers import PARTS, chosen, measured, named, part_of, slow
+from helpers.tiers import PARTS, chosen, drawn_as, measured, named, part_of, slow
 
 FILE = """
 import pytest
@@ -16,6 +16,17 @@ def test_fast():
 @pytest.mark.slow
 @pytest.mark.parametrize("i", range(40))
 def test_slow(i):
+    pass
+"""
+
+
+WHOLE = """
+import pytest
+
+pytestmark = pytest.mark.slow
+
+@pytest.mark.parametrize("i", range(9))
+def test_whole(i):
     pass
 """
 
@@ -56,9 +67,19 @@ def test_quarters_are_about_as_large():
     assert min(count.values()) > 900
 
 
+def test_who_shares_slow_fixtures_is_drawn_together():
+    names = frozenset({"tests/a.py", "tests/b.py::test_three"})
+    assert drawn_as("tests/a.py::test_one[x]", names, whole=False) == "tests/a.py"
+    assert (
+        drawn_as("tests/b.py::test_three[a b]", names, whole=False) == "tests/b.py::test_three[a b]"
+    )
+    assert drawn_as("tests/c.py::test_four", names, whole=True) == "tests/c.py"
+
+
 @pytest.mark.slow
 def test_every_slow_test_runs_in_one_quarter_and_the_fast_ones_in_all(tmp_path, pytestconfig):
     (tmp_path / "test_some.py").write_text(FILE)
+    (tmp_path / "test_all.py").write_text(WHOLE)
     conftest = pytestconfig.rootpath / "tests" / "conftest.py"
     (tmp_path / "conftest.py").write_text(conftest.read_text(encoding="utf-8"))
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow: long\n")
@@ -74,4 +95,6 @@ def test_every_slow_test_runs_in_one_quarter_and_the_fast_ones_in_all(tmp_path, 
         ran.append({x.split("::")[1] for x in done.stdout.splitlines() if x.startswith("PASSED")})
     assert all("test_fast" in names for names in ran)
     count = Counter(name for names in ran for name in names - {"test_fast"})
-    assert count == {f"test_slow[{i}]": 1 for i in range(40)}
+    whole = {f"test_whole[{i}]" for i in range(9)}
+    assert count == {**{f"test_slow[{i}]": 1 for i in range(40)}, **dict.fromkeys(whole, 1)}
+    assert any(whole <= names for names in ran)  # all of a slow file in one

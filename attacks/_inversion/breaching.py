@@ -44,6 +44,11 @@ def search(
 
     ``analytic`` has two at most: every other unit of the layer tells the image anew.
     """
+    if any(v.behind.message.sparse for v in victims):
+        raise UsageError(
+            "breaching matches whole gradients, and of these updates a part was not sent: use"
+            " engine=auto."
+        )
     seeds = torch.randint(2**62, (len(victims), how.restarts), generator=rng).tolist()
     if how.package == ANALYTIC:
         return [_all_measured(v, _divided(v, how)) for v in victims]

@@ -91,7 +91,8 @@ class Victim:
         names = tuple((k, tuple(v.shape)) for k, v in sorted(m.payload.items()))
         adam = self.replay(torch.float32).adam
         rough = adam is not None and adam.rough  # a clipped step of Adam is read in another way
-        return (self.behind.rows, self.behind.loss, self.shape, inputs, self.free, names, rough)
+        behind, read = self.behind, (rough, m.sparse)
+        return (behind.rows, behind.loss, self.shape, inputs, self.free, names, *read)
 
 
 def replayed(view: View, behind: Behind, seed: int, dtype: torch.dtype) -> Replay:

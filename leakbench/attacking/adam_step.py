@@ -16,7 +16,6 @@ from leakbench.base.lazy import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-EPSILON = 1e-8  # of leakbench.federation.optimizer
 SURE = 8.0  # roundings that a distance from the sign must be, or it counts as unknown
 MOST, SIGN = "most", "sign"
 UNSURE = 1e-5  # of a step that was clipped: its longest number stands for the sign
@@ -31,6 +30,7 @@ class AdamStep:
         received: the weights that the step started at.
         rate: its learning rate.
         dtype: in which the client computed.
+        epsilon: Adam's.
 
     ``observed``: the gradient as far as it can be told: its numbers where they can, ± the largest
     that could be told elsewhere. ``compared`` makes of a gradient what equals that where the
@@ -44,6 +44,7 @@ class AdamStep:
         received: Mapping[str, Tensor],
         rate: float,
         dtype: torch.dtype,
+        epsilon: float = 1e-8,
     ) -> None:
         moved = {k: -v / rate for k, v in update.items()}
         unit = torch.finfo(dtype).eps
@@ -60,8 +61,8 @@ class AdamStep:
         self.observed = {}
         for k, v in moved.items():
             short = 1 - v.abs()
-            known, most = short > blur[k], EPSILON * (1 / blur[k] - 1).clamp(min=0)
-            whole = EPSILON * v / torch.where(known, short, torch.ones_like(short))
+            known, most = short > blur[k], epsilon * (1 / blur[k] - 1).clamp(min=0)
+            whole = epsilon * v / torch.where(known, short, torch.ones_like(short))
             self.observed[k] = torch.where(known, whole, v.sign() * most)
             # Nothing is cut of what is known.
             self.told[f"{MOST}/{k}"] = torch.where(known, torch.full_like(most, torch.inf), most)
@@ -87,11 +88,6 @@ class AdamStep:
     def _cut(self, name: str, g: Tensor) -> Tensor:
         most, sign = self.told[f"{MOST}/{name}"], self.told[f"{SIGN}/{name}"]
         return torch.where(most.isinf(), g, sign * torch.minimum(sign * g, most))
-
-
-def adam_moved(gradient: Mapping[str, Tensor], rate: float) -> dict[str, Tensor]:
-    """The update that one step of Adam makes of ``gradient``."""
-    return {k: -rate * g / (g.abs() + EPSILON) for k, g in gradient.items()}
 
 
 def _rough(steps: Mapping[str, Tensor], blur: Mapping[str, Tensor]) -> bool:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from leakbench.attacking.guess import Guess, checked_guesses
 from leakbench.attacking.metric import Metric
+from leakbench.base.float32 import whole_float32
 from leakbench.base.spec import Spec
 from leakbench.federation.traffic import party
 from leakbench.record.knowledge import covered
@@ -168,6 +169,7 @@ class Attack(Spec):
         key = hashlib.sha256(f"{who}/{self.seed}/{view.round}/{blind}".encode()).digest()
         rng = torch.Generator().manual_seed(int.from_bytes(key[:7], "big"))
         own = self.model_copy(deep=True)
-        guesses = own.blind(view, rng) if blind else own.run(view, rng)
+        with whole_float32():
+            guesses = own.blind(view, rng) if blind else own.run(view, rng)
         view._unwritten(who)
         return checked_guesses(guesses, who, view, self.covers)

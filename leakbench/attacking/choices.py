@@ -11,6 +11,7 @@ from leakbench.attacking.attack import Attack
 from leakbench.attacking.public_facts import Outline, undeclared
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
+from leakbench.base.raised import faults_pass
 from leakbench.record.folders import Run
 from leakbench.record.knowledge import Source
 from leakbench.record.recording import Recording
@@ -20,7 +21,8 @@ from leakbench.record.recording import Recording
 class ReadyAttack:
     """An attack by name, ready to run.
 
-    ``free``: named without parameters, so another of its settings may do.
+    ``free``: named without parameters, so another of its settings may do. Where it fails to answer
+    what it is asked before it is run, that is no reason against it: when it is run, it fails.
     """
 
     name: str
@@ -29,8 +31,9 @@ class ReadyAttack:
 
     def suited(self, source: Source) -> ReadyAttack:
         """The same, or with what its defaults fall to where nothing that they read was kept."""
-        attack = self.attack
-        other = attack.falls_to(Outline(source, attack.threat))
+        attack, other = self.attack, dict[str, Any]()
+        with faults_pass():
+            other = attack.falls_to(Outline(source, attack.threat))
         if not other:
             return self
         chosen = {k: v for k, v in attack.parameters().items() if k in attack.model_fields_set}
@@ -47,7 +50,9 @@ class ReadyAttack:
 
     def _lacks(self, source: Source) -> str:
         threat = self.attack.threat
-        return undeclared(source, threat) or self.attack.obstacle(Outline(source, threat))
+        with faults_pass():
+            return undeclared(source, threat) or self.attack.obstacle(Outline(source, threat))
+        return ""
 
     def refusal(self, source: Source) -> str:
         """Why it does not fit, and in which of its settings it would; empty where it fits."""
@@ -69,8 +74,10 @@ class ReadyAttack:
         return found
 
     def seconds(self, source: Source) -> float:
-        """Predicted time on two cores."""
-        return self.attack.seconds(Outline(source, self.attack.threat))
+        """Predicted time on two cores; 0 where it cannot tell."""
+        with faults_pass():
+            return self.attack.seconds(Outline(source, self.attack.threat))
+        return 0.0
 
     def within(self, source: Source, seconds: float) -> ReadyAttack:
         """The same; what it would take longer for than ``seconds``, left out if it can."""

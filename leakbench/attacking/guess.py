@@ -50,8 +50,15 @@ def checked_guesses(
     Raises:
         MethodError: naming the attack ``who`` and the first that is not.
     """
+    if not isinstance(guesses, list | tuple):
+        raise MethodError(
+            f"{who} returned {type(guesses).__name__}: expected a list of Guess, one for each"
+            " client or probe; the function must return it."
+        )
     seen: set[tuple[str, int | None]] = set()
     for g in guesses:
+        if not isinstance(g, Guess):
+            raise MethodError(f"{who} returned a list with {type(g).__name__} in it, not a Guess.")
         why = _wrong(g, view)
         if why:
             raise MethodError(f"{who} guessed about {g.unit}: {why}.")

@@ -21,6 +21,7 @@ from leakbench.base import provenance
 from leakbench.base.errors import UsageError
 from leakbench.base.files import SEALED_SCHEMA, file_digest, read_tree, write_sealed, write_tree
 from leakbench.base.jobs import Progress
+from leakbench.base.raised import faults_pass
 from leakbench.base.shapes import check_shape
 from leakbench.base.spec import canonical
 from leakbench.record import attack_code, origin
@@ -197,7 +198,10 @@ def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
     fresh = hidden(folder, "part")
     shutil.rmtree(fresh, ignore_errors=True)
     code = attack_code.guessed_by(attack, recording.run.spec)
-    meta = {**attack_described(recording, name, attack, 0.0), "sources": code}
+    told: dict[str, Any] = {"reads": [], "conditions": {}}
+    with faults_pass():  # it may be that of which it failed
+        told = _told(recording, attack)
+    meta = {**_described(recording, name, attack, 0.0), **told, "sources": code}
     write_sealed(fresh / NAME, {**meta, "status": f"failed: {why}"})
     put(fresh, folder)
 
@@ -206,6 +210,16 @@ def attack_described(
     recording: Recording, name: str, attack: Attack, seconds: float
 ) -> dict[str, Any]:
     """attack.json of guesses that are not scored."""
+    return {**_described(recording, name, attack, seconds), **_told(recording, attack)}
+
+
+def _told(recording: Recording, attack: Attack) -> dict[str, Any]:
+    """What the attack itself says of its guesses."""
+    outline = Outline(recording, attack.threat)
+    return {"reads": sorted(attack.attacks(outline)), "conditions": attack.conditions(outline)}
+
+
+def _described(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
     threat = attack.threat
     words = ["leakbench", "attack", str(recording.run.path), "-a", name]
     for k, v in attack.parameters().items():
@@ -218,8 +232,6 @@ def attack_described(
         "attack": name,
         "params": attack.parameters(),
         "threat": threat.parameters(),
-        "reads": sorted(attack.attacks(Outline(recording, threat))),
-        "conditions": attack.conditions(Outline(recording, threat)),
         "order": attack.order,
         "paper": attack.paper,
         "metrics": {},

@@ -27,9 +27,10 @@ from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess, checked_guesses, guess_on_device
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base import opened, plugins, registry
-from leakbench.base.errors import LeakbenchError, MethodError
+from leakbench.base.errors import MethodError
 from leakbench.base.files import read_json, read_tree, write_json, write_tree
 from leakbench.base.printable_text import one_line
+from leakbench.base.raised import raised_text
 from leakbench.base.tree import flat, tmap
 from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
@@ -255,11 +256,8 @@ def main() -> None:
         attack = build(job["attack"], job["params"]).attack
         view = handed(Path(), job["device"])
         found = attack(view, blind=job["blind"])
-    except LeakbenchError as error:
-        write_json(Path(ERROR), {"error": str(error)})
-        return
-    except Exception as error:  # a fault of the attack's own; it is told by its name
-        write_json(Path(ERROR), {"error": f"{type(error).__name__}: {error}"})
+    except (Exception, SystemExit) as error:  # an attack of somebody's may raise anything, or leave
+        write_json(Path(ERROR), {"error": raised_text(error)})
         return
     write_json(Path(READ), sorted(view._reached, key=str))
     write_json(Path(OPENED), opened.by)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.base.errors import UsageError, suggestion
+from leakbench.base.raised import first_line
 from leakbench.base.tree import Tree, tmap
 from leakbench.federation.net import copied
 from leakbench.federation.network import thrower
@@ -30,7 +31,7 @@ def network(model: Any) -> nn.Module:
         return copied(model).eval()
     except FAULTS as error:
         raise UsageError(
-            f"model: it cannot be copied ({str(error).splitlines()[0]}); give one that has not been"
+            f"model: it cannot be copied ({first_line(error)}); give one that has not been"
             " called since its weights were loaded."
         ) from None
 
@@ -70,7 +71,7 @@ def outputs(model: nn.Module, shape: tuple[int, ...]) -> int:
             out = model(torch.zeros(1, *shape, device=first.device, dtype=first.dtype))
     except FAULTS as error:
         raise UsageError(
-            f"the model takes no inputs of shape {shape}: {str(error).splitlines()[0]}"
+            f"the model takes no inputs of shape {shape}: {first_line(error)}"
         ) from None
     if not isinstance(out, Tensor) or out.shape[:1] != (1,):
         raise UsageError("model: expected one that gives a tensor (B, outputs).")

@@ -33,7 +33,8 @@ class Outline:
     """What ``obstacle``, ``attacks``, ``stages_of`` and ``seconds`` of an attack can ask.
 
     No message, no control, no label, no seed and no path: only what fits and how long it takes can
-    be told from it. Everything it returns is the asker's own to change.
+    be told from it. Everything it returns is the asker's own to change. The network and its inputs
+    lie on the processor, wherever the messages do: a GPU would tell the same.
     """
 
     _source: Source
@@ -132,7 +133,7 @@ class Outline:
 
     def module(self) -> nn.Module:
         """The public architecture, one's own to change; its numbers say nothing."""
-        return self._source.module()
+        return self._source.module().to("cpu")
 
     def thrower(self) -> str | None:
         """The layer that throws dice (dropout) while a client trains; None if none does.

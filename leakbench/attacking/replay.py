@@ -9,7 +9,6 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
-from leakbench.attacking import adam_step
 from leakbench.attacking.adam_step import AdamStep
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError
@@ -18,7 +17,7 @@ from leakbench.base.streams import DICE, Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
 from leakbench.federation.client_tensors import kept_names
 from leakbench.federation.net import Net, training_mode
-from leakbench.federation.optimizer import rate_factor, sgd_move
+from leakbench.federation.optimizer import Optimizer, rate_factor, step_factor
 from leakbench.federation.parties import Batch, Client
 from leakbench.federation.party_runner import Inbox
 from leakbench.federation.traffic import party
@@ -26,6 +25,9 @@ from leakbench.record.messages import Message
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# Slope of several steps of Adam: of two steps of an MLP 18 dB are found with it, 9 dB without.
+SOFT = 0.3
 
 
 class _Private(dict[str, Any]):
@@ -83,7 +85,7 @@ class Replay:
     in; the recording's unless given.
 
     Raises:
-        MethodError: the method takes steps of Adam, and more than one.
+        MethodError: the norm by which the victim cut its steps is of more than it shared.
     """
 
     def __init__(
@@ -106,11 +108,6 @@ class Replay:
         self.trained = {k for k, v in self.module.named_parameters() if v.requires_grad}
         self.modes = view.modes
         self.inbox = Inbox(self._received(view))
-        if self.method.optimizer != "sgd" and len(self.rows) > 1:
-            raise MethodError(
-                f"{len(self.rows)} steps of Adam: of one alone the update says what gradient made"
-                " it, so several cannot be replayed."
-            )
         self.index = torch.tensor(party(message.sender), device=self.device)
         self._seed = int(torch.randint(2**40, (), generator=rng))
         self._places = [torch.tensor(r, device=self.device) for r in self.rows]
@@ -125,6 +122,14 @@ class Replay:
         before = {k: v._version for k, v in untrained.items()}
         self.loss(self.blank, {}, weights=untrained, read=self.unknown)
         self._writes = any(untrained[k]._version != v for k, v in before.items())
+        if self.method.step_terms().clip_norm:
+            alone = [k for k in self.unknown if k.startswith("own/")]
+            alone += kept_names(self.method, self.module)
+            if alone:
+                raise MethodError(
+                    f"each step was cut by a norm to which {alone[0]!r} belongs, which never leaves"
+                    " the client, so that it cannot be replayed."
+                )
 
     def _started(self, held: Batch) -> dict[str, Any]:
         me = self._me({}, {}, {})
@@ -283,36 +288,52 @@ class Replay:
 
         Differentiable in the batch and in ``private``.
         """
-        gradient = self.gradient(batch, private)
-        if self.adam is not None:
-            whole = adam_step.adam_moved(gradient, self.rate)
-        else:
-            whole = {k: -self.rate * g for k, g in gradient.items()}
-        return {k: v * rate_factor(self.module, k) for k, v in whole.items()}
+        whole = self._moves(batch, private)
+        return {k: -self.rate * rate_factor(self.module, k) * v for k, v in whole.items()}
 
     def gradient(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """D loss / d (each trained tensor that the update holds).
+        """D loss / d (each trained tensor that the update holds), as the victim's optimiser had it.
 
-        Differentiable in the batch and in ``private``. Of several steps: the sum of their
-        gradients, each at the weights that the one before it led to, as momentum and weight decay
-        have them. ``batch``: every example once, as ``rows`` numbers them.
+        Differentiable in the batch and in ``private``. Cut, and with the weights' decay, where the
+        method does so. Of several steps: how far they went, over the learning rate, each at the
+        weights that the one before it led to. ``batch``: every example once, as ``rows`` numbers
+        them.
         """
-        model, sent = self.inbox["model"], self.trained & self.message.payload.keys()
-        steps = [batch.some(rows) for rows in self._places]
-        # What a wrapper left out of the message moved between the steps all the same.
-        moving = self.trained & model.keys() if len(steps) > 1 else sent
-        start = {k: v.detach() for k, v in model.items() if k in moving}
+        if self.adam is None:
+            return self._moves(batch, private)
+        start, sent = self._moving()
+        slope = self._slope(start, batch.some(self._places[0]), private)
+        given = self._optimizer().given(start, slope)
+        return {k: g for k, g in given.items() if k in sent}
+
+    def _moves(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """How far the local steps on ``batch`` went against the gradient, over the rate."""
+        start, sent = self._moving()
         rates = {k: self.rate * rate_factor(self.module, k) for k in start}
-        terms, moved = self.method.sgd_terms(), start
+        optimizer, moved = self._optimizer(), start
         total: dict[str, Tensor] = {}
-        speed: dict[str, Tensor | None] = dict.fromkeys(start)
-        for step in steps:
+        for step in (batch.some(rows) for rows in self._places):
             if total:
                 moved = {k: v - rates[k] * total[k] for k, v in start.items()}
-            for k, g in self._slope(moved, step, private).items():
-                went, speed[k] = sgd_move(terms, g, moved[k], speed[k])
+            for k, went in optimizer.moves(moved, self._slope(moved, step, private)).items():
+                went = optimizer.factor * went
                 total[k] = total[k] + went if k in total else went
         return {k: g for k, g in total.items() if k in sent}
+
+    def _moving(self) -> tuple[dict[str, Tensor], set[str]]:
+        """The weights that the steps moved, as they began, and the names of those that were sent.
+
+        What a wrapper left out of the message moved between the steps all the same, and belongs to
+        the norm by which a step is cut.
+        """
+        model, sent = self.inbox["model"], self.trained & self.message.payload.keys()
+        whole = len(self.rows) > 1 or self.method.step_terms().clip_norm > 0
+        moving = self.trained & model.keys() if whole else sent
+        return {k: v.detach() for k, v in model.items() if k in moving}, sent
+
+    def _optimizer(self) -> Optimizer:
+        """The victim's, as it begins."""
+        return Optimizer(self.method, self.message.round, self.module, soft=SOFT)
 
     def _slope(
         self, weights: dict[str, Tensor], batch: Batch, private: Mapping[str, Tensor]
@@ -326,8 +347,8 @@ class Replay:
     def observed(self) -> dict[str, Tensor]:
         """The gradient that the recorded update is, of trained tensors only.
 
-        Minus the update over the rate; of several steps the sum of their gradients; of a step of
-        Adam what ``AdamStep`` reads off it. To be held against ``compared``.
+        Minus the update over the rate; of a single step of Adam what ``AdamStep`` reads off it. To
+        be held against ``compared``.
         """
         if self.adam is not None:
             return self.adam.observed
@@ -336,16 +357,20 @@ class Replay:
     def compared(self, gradient: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What of a ``gradient`` is held against ``observed()``; differentiable.
 
-        All of it, as it is, unless the victim took a step of Adam.
+        All of it, as it is, unless the victim took a single step of Adam.
         """
         return dict(gradient) if self.adam is None else self.adam.compared(gradient)
 
     @cached_property
     def adam(self) -> AdamStep | None:
-        """The victim's step, if it was one of Adam."""
-        if self.method.optimizer == "sgd":
+        """The victim's step, if it was one of Adam and the only one."""
+        if self.method.optimizer == "sgd" or len(self.rows) > 1:
             return None
-        return AdamStep(self._update(), self.inbox["model"], self.rate, self._sent_in)
+        optimizer, start = self._optimizer(), self.inbox["model"]
+        rate, terms = self.rate * step_factor(optimizer.factors, 0), optimizer.terms
+        shrunk = rate * terms.weight_decay if terms.decoupled else 0.0
+        moved = {k: v + shrunk * start[k] for k, v in self._update().items()}
+        return AdamStep(moved, start, rate, self._sent_in, terms.epsilon)
 
     def _update(self) -> dict[str, Tensor]:
         """What was sent of trained tensors, as if all had been trained at ``rate``."""
@@ -354,5 +379,5 @@ class Replay:
 
     @property
     def rate(self) -> float:
-        """The local learning rate of this round."""
+        """The local learning rate of this round, of steps whose factor is 1."""
         return self.method.lr * self.method.schedule(self.message.round)

@@ -22,6 +22,7 @@ from leakbench.attacking.public_facts import Outline
 from leakbench.attacking.view import View
 from leakbench.base import registry
 from leakbench.base.errors import MethodError, UnknownName, UsageError
+from leakbench.base.raised import first_line
 from leakbench.federation.defense import Defense
 from leakbench.federation.input_range import DECLARE, InputRange, declared
 from leakbench.federation.local_steps import trainings
@@ -80,7 +81,7 @@ class OwnLoss(Defense):
         except payloads.FAULTS as error:
             raise MethodError(
                 f"the loss does not take outputs {tuple(outputs.shape)} and labels"
-                f" {tuple(batch.y.shape)}, which are int64: {str(error).splitlines()[0]}"
+                f" {tuple(batch.y.shape)}, which are int64: {first_line(error)}"
             ) from error
         if value.ndim:
             raise MethodError(

@@ -16,6 +16,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+OUR_FAULT = 70  # the exit code where something else was raised
+
 
 class LeakbenchError(Exception):
     """Base of all errors raised on purpose."""
@@ -31,7 +33,7 @@ class UnknownName(UsageError):
     """A name that does not exist; says which one was probably meant."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], more: str = "") -> None:
-        known = sorted(known)
+        known = sorted(set(known))  # a metric may be called as its attack is
         super().__init__(f"unknown {what} {name!r}.{suggestion(name, known)}{more}")
 
 
@@ -65,24 +67,6 @@ class PartFailed(LeakbenchError):
     exit_code = 4
 
 
-# What an attack (or a metric) of somebody else's may raise by its own fault: said of this one, the
-# others go on.
-FAULTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    NameError,
-    OSError,
-    RuntimeError,
-    StopIteration,
-    TypeError,
-    ValueError,
-)
-
-
 def circumstance(error: OSError) -> str:
     """What the system refused, in a sentence: a full disk, a path too long, no permission."""
     where = f"{error.filename}: " if error.filename else ""
@@ -108,7 +92,7 @@ def among(name: str, known: Iterable[str]) -> str:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The second half of an error about a name: did you mean another one, or which there are."""
-    known = sorted(known)
+    known = sorted(set(known))
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f" Did you mean {near[0]!r}?"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leakbench.base import jobs as local
 from leakbench.base.errors import UsageError
+from leakbench.base.fault_log import fault_reported
 from leakbench.base.jobs import Job, Outcome, Tell
 
 HERE, RAY = "here", "ray"
@@ -57,17 +58,27 @@ class Executor:
     def run(
         self, jobs: Sequence[Job], *, tell: Tell = lambda *_: None, budget: float = math.inf
     ) -> list[Outcome]:
-        """Do them all; as ``leakbench.base.jobs.run_jobs``.
+        """Do them all; as ``leakbench.base.jobs.run_jobs``. Faults of ours are written to a log.
 
         Raises:
             UsageError: there is no such cluster, or it cannot do these jobs.
         """
+        return [_reported(o) for o in self._done(jobs, tell, budget)]
+
+    def _done(self, jobs: Sequence[Job], tell: Tell, budget: float) -> list[Outcome]:
         if self.here or not jobs:
             return local.run_jobs(jobs, workers=self.workers, tell=tell, budget=budget)
         from leakbench.base import ray_jobs
 
         share = ray_jobs.Share(self.workers, self.cpus, self.gpus, budget)
         return ray_jobs.run_on_ray(jobs, self.address, share, tell)
+
+
+def _reported(outcome: Outcome) -> Outcome:
+    """The same; where it tells of a fault of ours, with a log on this machine."""
+    if not outcome.fault:
+        return outcome
+    return replace(outcome, error=fault_reported(outcome.error, outcome.fault))
 
 
 def executor(

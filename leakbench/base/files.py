@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from leakbench.base.tree import Tree
 
-ADVICE = "Choose another folder with -o, or make room there."
+ADVICE = "Make it writable, make room there, or choose another folder."
 SCHEMA = 1
 SEALED_SCHEMA = 2  # of run.json and attack.json, which hold their own digest
 SEAL = "digest"

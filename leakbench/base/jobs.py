@@ -25,6 +25,7 @@ from typing import Any
 from leakbench.base import terminal
 from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError, circumstance
 from leakbench.base.interrupts import heed
+from leakbench.base.raised import is_own_fault, raised_text
 
 Progress = Callable[[int, int, str], None]  # done, total, what is going on
 Tell = Callable[[str, int, int, str], None]  # the same of several jobs, each under its name
@@ -49,7 +50,7 @@ class Outcome:
     """What a job returned, or why it failed.
 
     It failed by the method or the attack, or for the process that was at the job was killed, unless
-    ``wrong`` or ``damaged``.
+    ``wrong``, ``damaged`` or by a ``fault`` of ours.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Outcome:
     wrong: bool = False  # what the user gave is the reason
     damaged: bool = False  # an artifact is
     left_out: bool = False  # it was not begun, for it would not have ended in time
+    fault: str = ""  # the traceback of what no job may raise
 
 
 def run_jobs(
@@ -71,7 +73,6 @@ def run_jobs(
     ends.
 
     Raises:
-        RuntimeError: a job in a worker raised what no job may raise; with its traceback.
         KeyboardInterrupt: a signal was heard, wherever it was lost.
     """
     end = time.monotonic() + budget
@@ -138,12 +139,17 @@ def do(job: Job, tell: Tell) -> Outcome:
             wrong=isinstance(error, UsageError),
             damaged=isinstance(error, BrokenFile),
         )
-    except OSError as error:
-        heed()
-        return Outcome(job.name, error=circumstance(error), wrong=True)
     except MemoryError:
         heed()
         return Outcome(job.name, error=f"{job.name} ran out of memory; what was finished is kept.")
+    except (Exception, SystemExit) as error:
+        heed()
+        if is_own_fault(error):  # somebody's code may raise anything, or leave
+            return Outcome(job.name, error=f"{job.name} failed: {raised_text(error)}.")
+        if isinstance(error, OSError):
+            return Outcome(job.name, error=circumstance(error), wrong=True)
+        # Our fault, which costs no other job anything.
+        return Outcome(job.name, error=raised_text(error), fault=traceback.format_exc())
 
 
 # Signals that a terminal sends to all processes at once; the first of them answers for the others.
@@ -174,14 +180,12 @@ class Worker:
     def receive(self) -> News | Outcome:
         """What it says next, waited for, or how it ended."""
         try:
-            received: News | Outcome | str = self.pipe.recv()
+            received: News | Outcome = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join(5)
             code = self.process.exitcode or 0
             self.end()
             return Outcome(self.job.name, error=_how_it_ended(code))
-        if isinstance(received, str):
-            raise RuntimeError(f"{self.job.name}: {received}")
         return received
 
     def end(self) -> None:
@@ -233,7 +237,7 @@ def _serve(pipe: Connection, threads: int, deterministic: bool) -> None:
     if deterministic:  # nine hundred imports, even to say no
         torch.use_deterministic_algorithms(True)
 
-    def say(what: News | Outcome | str) -> None:
+    def say(what: News | Outcome) -> None:
         try:
             pipe.send(what)
         except OSError:  # nobody listens any more, and the job is not to blame
@@ -244,10 +248,7 @@ def _serve(pipe: Connection, threads: int, deterministic: bool) -> None:
             job = pipe.recv()
         except (EOFError, OSError):
             return
-        try:
-            say(do(job, _by_percent(say)))
-        except Exception:  # raised again where the jobs were given out
-            say(traceback.format_exc())
+        say(do(job, _by_percent(say)))
 
 
 def _end_with_parent() -> None:

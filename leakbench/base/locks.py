@@ -79,7 +79,7 @@ def _taken(path: Path, busy: str) -> BaseFileLock | None:
             return None
         raise UsageError(
             f"cannot write {path}: {error}. Without a lock two commands could spoil each other"
-            " there. Choose another folder with -o."
+            " there. Make it writable, or work on a copy of it in another folder."
         ) from None
     _sign(path)
     return lock

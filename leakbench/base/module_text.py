@@ -62,7 +62,7 @@ class ModuleText:
         Raises:
             Unsaid: there is none, or more than one.
         """
-        found = [node for node in self.tree.body if name in _bound(node)]
+        found = _binders(self.tree).get(name, [])
         if len(found) != 1:
             raise Unsaid(name)
         return found[0]
@@ -184,6 +184,16 @@ def _value(source: ModuleText, node: ast.expr | None) -> Any:
         return getattr(importlib.import_module(found[0]), found[1])
     except (ImportError, AttributeError) as error:
         raise Unsaid(found[1]) from error
+
+
+@lru_cache(maxsize=256)
+def _binders(tree: ast.Module) -> dict[str, list[ast.stmt]]:
+    """{name: the statements of a module that bind it}."""
+    out: dict[str, list[ast.stmt]] = {}
+    for node in tree.body:
+        for name in _bound(node):
+            out.setdefault(name, []).append(node)
+    return out
 
 
 def _bound(node: ast.stmt) -> set[str]:

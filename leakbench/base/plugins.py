@@ -12,6 +12,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import spec_from_file_location
@@ -30,6 +31,12 @@ ONE, SEVERAL = "leakbench_plugin_", "leakbench_plugins_"  # the modules are call
 
 def folder() -> Path:
     """Where plugins lie that need not be named."""
+    return _configured(os.environ.get("XDG_CONFIG_HOME"), os.environ.get("HOME"))
+
+
+@lru_cache(maxsize=16)
+def _configured(*_asked: str | None) -> Path:
+    """What the variables say that it depends on; every name that is looked up asks for it."""
     from platformdirs import user_config_path
 
     return user_config_path("leakbench") / "plugins"

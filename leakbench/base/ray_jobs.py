@@ -45,7 +45,6 @@ def run_on_ray(jobs: Sequence[Job], address: str, share: Share, tell: Tell) -> l
     Raises:
         UsageError: Ray is not there, no node has room, or one has other code, or does not see the
             folders that the jobs write.
-        RuntimeError: a job raised what no job may raise; with its traceback.
         KeyboardInterrupt: a signal was heard.
     """
     import torch
@@ -124,7 +123,7 @@ class _Sweep:
         self.busy[task.remote(job, replace(self.order, again=self.tries[i] > 0), self.box)] = i
 
     def _receive(self, task: Any, i: int) -> None:
-        """What came of a task: an outcome, a traceback of ours, or that it was lost."""
+        """What came of a task: an outcome, or that it was lost."""
         name, errors = self.jobs[i].name, self.ray.exceptions
         try:
             said = self.ray.get(task)
@@ -138,8 +137,6 @@ class _Sweep:
             heed()
             self._lost(i, type(error).__name__)
             return
-        if isinstance(said, str):
-            raise RuntimeError(f"{name}: {said}")
         self.done[i] = said
 
     def _lost(self, i: int, how: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import signal
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, chdir, redirect_stderr, suppress
@@ -55,8 +54,8 @@ class NewsBox:
         return out
 
 
-def work(job: Job, order: TaskOrder, box: Any) -> Outcome | str:
-    """Do a job; a traceback if the fault is ours, raised again where jobs were given out."""
+def work(job: Job, order: TaskOrder, box: Any) -> Outcome:
+    """Do a job; what came of it, and of a fault of ours its traceback, goes to who gave it out."""
     ray = ray_cluster.imported()
 
     def say(news: News | str) -> None:
@@ -75,10 +74,7 @@ def work(job: Job, order: TaskOrder, box: Any) -> Outcome | str:
             _await_locks(Path(job.folder))
         lines = stack.enter_context(_Lines(say))
         stack.enter_context(redirect_stderr(lines))
-        try:
-            outcome = do(job, _seldom(say))
-        except Exception:
-            return traceback.format_exc()
+        outcome = do(job, _seldom(say))
     if outcome.error and outcome.wrong:  # it may be so on this node alone: its data, its disk
         where = f"{outcome.error.removesuffix('.')} (on node {nodes.name()})."
         return replace(outcome, error=where)

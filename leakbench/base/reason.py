@@ -93,6 +93,7 @@ GateCode = Literal[
     # Compared, and it says less.
     "settled_by",  # seeds
     "never_settled",
+    "corrected",  # p, level, low: its own interval decides, the one of all rows together does not
     "attacked_by_more",  # attacks
     "contradicted",
     "not_all_compared",  # seeds, old, new

@@ -9,8 +9,9 @@ import importlib
 import inspect
 import os
 import pkgutil
+import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 from leakbench.base import module_text, plugins, terminal
 from leakbench.base.errors import UnknownName, UsageError, among
 from leakbench.base.interrupts import heed
+from leakbench.base.raised import raised_text
 
 API = 1
 KINDS = plugins.KINDS
@@ -154,7 +156,15 @@ def _files(folders: tuple[str, ...], _when: tuple[int, ...]) -> tuple[str, ...]:
 
 def _changed(folders: Iterable[str]) -> tuple[int, ...]:
     """When a file was last added to or taken from each of them, as Python's own imports ask."""
-    return tuple(Path(f).stat().st_mtime_ns if Path(f).is_dir() else 0 for f in folders)
+    return tuple(map(_when, folders))
+
+
+def _when(folder: str) -> int:
+    try:
+        about = os.stat(folder)  # noqa: PTH116 (asked thousands of times)
+    except OSError:
+        return 0
+    return about.st_mtime_ns if stat.S_ISDIR(about.st_mode) else 0
 
 
 def _imported(name: str) -> ModuleType:
@@ -163,7 +173,7 @@ def _imported(name: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # somebody's code may raise anything, or leave
         heed()
         raise UsageError(
-            f"the module {_place(name)} cannot be imported ({type(error).__name__}: {error}): mend"
+            f"the module {_place(name)} cannot be imported ({raised_text(error)}): mend"
             " or uninstall it, or run leakbench from elsewhere."
         ) from error
     if name.startswith((plugins.ONE, plugins.SEVERAL)):
@@ -312,7 +322,10 @@ def meant(kind: str, name: str) -> str:
     Raises:
         UnknownName: there is no such method.
     """
-    known = names(kind)
+    return _meant(kind, name, names(kind))
+
+
+def _meant(kind: str, name: str, known: Mapping[str, str]) -> str:
     found = among(name, known)
     if found not in known:
         more = " A file of your own is named with --plugin."
@@ -329,9 +342,11 @@ def load_plugin(kind: str, name: str) -> type[Any]:
         UnknownName: there is no such method.
         UsageError: the module does not define exactly one.
     """
-    module = names(kind)[meant(kind, name)]
-    if meant(kind, name) in _given[kind]:
-        return _given[kind][meant(kind, name)]
+    known = names(kind)
+    found = _meant(kind, name, known)
+    module = known[found]
+    if found in _given[kind]:
+        return _given[kind][found]
     if module.startswith(plugins.ONE):
         return _methods(module)[kind]
     own = _classes(module)
@@ -361,8 +376,8 @@ def _task_made(module: str) -> type[Any] | None:
         except (Exception, SystemExit) as error:  # somebody's code may raise anything
             heed()
             raise UsageError(
-                f"the function task of {_place(module)} failed ({type(error).__name__}: {error}):"
-                " expected it to return leakbench.task(name, data, model=...)."
+                f"the function task of {_place(module)} failed ({raised_text(error)}): expected it"
+                " to return leakbench.task(name, data, model=...)."
             ) from error
         finally:
             _making.discard(module)

@@ -152,7 +152,8 @@ def _once(path: str, *_stamp: int) -> str:
 def _reached(modules: tuple[str, ...]) -> dict[str, Path | str]:
     """{what: its file, or what is known of it} of ``modules`` and of what they rest on."""
     found: dict[str, Path | str] = {}
-    todo: list[tuple[str, Path | None]] = [(name, _file(name)) for name in modules]
+    file = cache(_file)  # most is imported by many
+    todo: list[tuple[str, Path | None]] = [(name, file(name)) for name in modules]
     for name, path in todo:
         if path is None:
             raise UsageError(f"the module {name!r} has no source file that could be compared.")
@@ -166,7 +167,7 @@ def _reached(modules: tuple[str, ...]) -> dict[str, Path | str]:
             beside = sorted(p for p in path.parent.glob("*.py") if p != path)
             todo += [(f"{name}.{p.stem}", p) for p in beside]
             inner = [p.parent.name for p in sorted(path.parent.glob("*/__init__.py"))]
-            todo += [(f"{name}.{p}", _file(f"{name}.{p}")) for p in inner]
+            todo += [(f"{name}.{p}", file(f"{name}.{p}")) for p in inner]
             whole |= {f"{name}.{p}" for p in inner}
         if path.suffix != ".py":
             continue
@@ -178,8 +179,8 @@ def _reached(modules: tuple[str, ...]) -> dict[str, Path | str]:
             if top in METHODS and not module.ours and top not in whole:
                 whole.add(top)
                 found.pop(top, None)
-                todo.append((top, _file(top)))
-            there = _file(needed) if module.ours else _beside(module, needed) or _file(needed)
+                todo.append((top, file(top)))
+            there = file(needed) if module.ours else _beside(module, needed) or file(needed)
             if there is not None:
                 todo += [(needed, there), *_shown(needed, there, names, found)]
             elif not module.ours:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import tempfile
 import traceback
-from pathlib import Path
 from typing import Any
 
 from leakbench.base import address_space, interrupts, surroundings, terminal
-from leakbench.base.errors import LeakbenchError, UsageError, circumstance
+from leakbench.base.errors import OUR_FAULT, LeakbenchError, UsageError, circumstance
+from leakbench.base.fault_log import fault_reported
+from leakbench.base.raised import is_own_fault, own_imported, raised_text
 
-INTERRUPTED, OUR_FAULT = 130, 70
+INTERRUPTED = 130
 # Threads that wait for others sleep, unless the user says otherwise: by spinning they would keep
 # busy the cores of whatever else runs. Read when torch is loaded: by GNU's OpenMP, by LLVM's.
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
@@ -100,23 +100,32 @@ def _run(argv: list[str]) -> int:
         return UsageError.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
-    except OSError as error:  # a full disk, a path that is too long, no permission
-        interrupts.heed()
-        _say(circumstance(error))
-        return UsageError.exit_code
     except MemoryError:
         interrupts.heed()
         _say("memory ran out; what was finished is kept. Give it more, or take fewer runs at once.")
         return UsageError.exit_code
-    except Exception:  # the last line of defence: one sentence and a log
+    except (Exception, SystemExit) as error:
         interrupts.heed()
-        if (
-            why := address_space.address_space_lacking()
-        ) and "torch._C" not in sys.modules:  # half loaded
-            _say(why)
-            return UsageError.exit_code
-        _say(f"a fault of leakbench itself; please report it with {_log(traceback.format_exc())}.")
-        return OUR_FAULT
+        return _fault(error)
+
+
+def _fault(error: BaseException) -> int:
+    """The exit code of what nobody raised on purpose: of somebody's own code, the system or us."""
+    if is_own_fault(error):
+        _say(f"a method of your own failed: {raised_text(error)}.")
+        return UsageError.exit_code
+    if isinstance(error, OSError):  # a full disk, a path that is too long, no permission
+        _say(circumstance(error))
+        return UsageError.exit_code
+    if (
+        why := address_space.address_space_lacking()
+    ) and "torch._C" not in sys.modules:  # half loaded
+        _say(why)
+        return UsageError.exit_code
+    # The last line of defence: one sentence and a log.
+    text = "".join(traceback.format_exception(error))
+    _say(fault_reported(raised_text(error), text, own_imported()))
+    return OUR_FAULT
 
 
 def _readable(argv: list[str]) -> None:
@@ -128,16 +137,6 @@ def _readable(argv: list[str]) -> None:
     for word in argv:
         if word != word.encode(errors="replace").decode():
             raise UsageError(f"{word} is not UTF-8, so files below it cannot be read. Rename it.")
-
-
-def _log(text: str) -> str:
-    """Where the traceback lies, or itself where there is no room for a file."""
-    try:
-        log = Path(tempfile.mkstemp(prefix="leakbench-", suffix=".log")[1])
-        log.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError:
-        return f"this: {text}"
-    return f"the log {log}"
 
 
 def _command(error: Any) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.errors import PartFailed, UnknownName, UsageError
+from leakbench.base.errors import OUR_FAULT, PartFailed, UnknownName, UsageError
 from leakbench.base.executors import Executor
 from leakbench.base.jobs import Job, Outcome
 from leakbench.cli import summary
@@ -189,15 +189,17 @@ def export(name: str, out: Path, *, console: Console, as_json: bool) -> int:
 
 
 def jobs_exit_code(done: Sequence[Outcome], console: Console) -> int:
-    """0, 2 or 4.
+    """0, 2, 4 or 70.
 
     4 where some failed; 2 where an artifact is damaged, or nothing was done because what the user
-    gave is wrong.
+    gave is wrong; 70 where one failed by a fault of ours.
     """
     failed = [o for o in done if o.error]
     said = [o.error if o.damaged or o.name in o.error else f"{o.name}: {o.error}" for o in failed]
     for sentence in dict.fromkeys(said):  # several attacks may stumble over one damaged file
         console.warn(f"leakbench: {sentence}")
+    if any(o.fault for o in failed):
+        return OUR_FAULT
     nothing_done = bool(failed) and len(failed) == len(done)
     if any(o.damaged for o in failed) or (nothing_done and all(o.wrong for o in failed)):
         return UsageError.exit_code

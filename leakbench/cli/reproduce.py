@@ -6,7 +6,6 @@ Then print and write its numbers beside ours.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from leakbench.reproduce.plan import Planned
     from leakbench.reproduce.recipe import Recipe
     from leakbench.reproduce.rows import CaseRuns
+    from leakbench.reproduce.statements import Statement
 
 
 def list_recipes(out: Path, *, as_json: bool) -> int:
@@ -119,7 +119,7 @@ def run_reproduce(
         lines = rows.table_rows(recipe, scale, planned, found)
         lines = kept.joined(lines, before, planned, runs)
         lines = marks.marked(recipe, sweeps.with_best(recipe, scale, planned, lines))
-        if settled := [r for r in lines if kept.KEPT in r.note]:
+        if settled := [r for r in lines if r.kept]:
             console.warn(kept.kept_sentence(settled, recipe))
         datasets = list(dict.fromkeys(p.setup.column for p in planned))
         said = []
@@ -139,7 +139,7 @@ def run_reproduce(
                 "recipe": name,
                 "scale": scale,
                 "rows": [r.cells for r in lines],
-                "statements": [asdict(s) for s in said],
+                "statements": [_said(s) for s in said],
                 "files": list(map(str, files)),
             }
         )
@@ -160,6 +160,11 @@ def run_reproduce(
     failed = any(o.value.failed for o in done if not o.error)
     failed = failed or any(p.lacking and p.wanted for p in planned)
     return max(commands.jobs_exit_code(done, console), PartFailed.exit_code if failed else 0)
+
+
+def _said(s: Statement) -> dict[str, str]:
+    """A statement for JSON."""
+    return {"dataset": s.dataset, "text": s.text, "verdict": s.verdict, "sentence": s.sentence}
 
 
 def _found(

@@ -19,6 +19,7 @@ from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.lazy import torch
 from leakbench.base.plain_text import plain_text
+from leakbench.base.raised import first_line
 from leakbench.data.vocabulary import words
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def flickr8k() -> list[Captioned]:
         file = io.StringIO(plain_text(path), newline="")
         head, *lines = csv.reader(file, strict=True)
     except (OSError, ValueError, csv.Error) as error:
-        raise _broken(path, str(error).splitlines()[0]) from None
+        raise _broken(path, first_line(error)) from None
     if head != ["image", "caption"]:
         raise _broken(path, "its first line is not image,caption")
     captions: dict[str, list[str]] = {}
@@ -166,7 +167,7 @@ def images(paths: Sequence[Path], side: int) -> Tensor:
             square = ImageOps.fit(coloured, (side, side), Image.Resampling.BILINEAR)
             out[i] = np.asarray(square)
         except Exception as error:  # a cut or foreign file raises nearly anything
-            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            why = first_line(error)
             raise _broken(path, why) from None
     return torch.from_numpy(out).permute(0, 3, 1, 2).contiguous()
 
@@ -204,7 +205,7 @@ def _json(path: Path, field: str) -> dict[str, Any]:
     try:
         held = json.loads(plain_text(path))
     except (OSError, ValueError) as error:
-        raise _broken(path, str(error).splitlines()[0]) from None
+        raise _broken(path, first_line(error)) from None
     listed = held.get("annotations") if isinstance(held, dict) else None
     if not isinstance(listed, list) or not listed:
         raise _broken(path, "it has no annotations")

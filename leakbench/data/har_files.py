@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.lazy import torch
+from leakbench.base.raised import first_line
 from leakbench.data import official
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _numbers(path: Path, columns: int) -> NDArray[np.float64]:
             raise ValueError("it is empty")
         values = np.loadtxt(path, ndmin=2, comments=None, encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        raise _broken(path, str(error).splitlines()[0]) from None
+        raise _broken(path, first_line(error)) from None
     if not len(values) or values.shape[1] != columns:
         came = f"{len(values)} of {values.shape[1]}"
         raise _broken(path, f"expected lines of {columns} numbers, came {came}")

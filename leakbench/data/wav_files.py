@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.lazy import torch
+from leakbench.base.raised import first_line
 from leakbench.data.log_mel import LogMel
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def waves(path: Path, rate: int, channels: int) -> NDArray[np.float64]:
     try:
         sound, came = soundfile.read(path, dtype="float64", always_2d=True)
     except (OSError, RuntimeError) as error:  # libsndfile's are RuntimeErrors
-        raise broken(path, str(error).splitlines()[0]) from None
+        raise broken(path, first_line(error)) from None
     if not len(sound) or sound.shape[1] > 2 or not 0 < came <= FASTEST:
         size = f"{len(sound)} samples of {sound.shape[1]} channels at {came} Hz"
         raise broken(path, f"expected sound in one or two channels, came {size}")

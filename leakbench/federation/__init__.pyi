@@ -3,7 +3,7 @@ from .defense import Choreography as Choreography
 from .defense import Defense as Defense
 from .defense import Mixture as Mixture
 from .defense import Sent as Sent
-from .defense import SgdTerms as SgdTerms
+from .defense import StepTerms as StepTerms
 from .defense import Wrapper as Wrapper
 from .defense import others as others
 from .defense import unit as unit
@@ -15,6 +15,7 @@ from .net import Net as Net
 from .objective import class_logits as class_logits
 from .objective import fits as fits
 from .objective import fits_target as fits_target
+from .optimizer import reach as reach
 from .parties import Batch as Batch
 from .parties import Client as Client
 from .parties import Each as Each

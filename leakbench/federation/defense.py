@@ -65,27 +65,30 @@ class Mixture(NamedTuple):
     drawn: bool = False  # does each client draw the weight, and tell nobody?
 
 
-class SgdTerms(NamedTuple):
-    """What a local step of SGD adds to the gradient, as ``torch.optim.SGD`` does.
+class StepTerms(NamedTuple):
+    """What a local step makes of its gradient, beside the rate: as ``torch.optim`` has it.
 
-    With g' = g + weight_decay w the velocity is v' = momentum v + g', begun anew in each round, and
-    the step -lr v', or, by Nesterov, -lr (g' + momentum v').
+    In this order: the gradient g is cut to ``clip_value`` number by number, or to ``clip_norm`` as
+    a whole (``torch.nn.utils.clip_grad_norm_``; 0: neither); weight_decay w is added, w the
+    weights, unless it is ``decoupled``; SGD goes by the velocity v' = momentum v + g, or by
+    Nesterov by g + momentum v', Adam by its moments; last, decoupled, by weight_decay w more
+    (AdamW). Velocity and moments are begun anew in each round.
     """
 
     momentum: float = 0.0
     weight_decay: float = 0.0
     nesterov: bool = False
+    decoupled: bool = False
+    clip_norm: float = 0.0
+    clip_value: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
 
-    def weight(self, steps: int) -> float:
-        """How many gradients an update of so many steps is, were all steps' the same.
-
-        ``steps`` where there is no momentum; else more, as the first counts in all that follow.
-        """
-        total, velocity = 0.0, 0.0
-        for _ in range(steps):
-            velocity = self.momentum * velocity + 1
-            total += 1 + self.momentum * velocity if self.nesterov else velocity
-        return total
+    @property
+    def clips(self) -> bool:
+        """Is a gradient cut before it is used?"""
+        return self.clip_norm > 0 or self.clip_value > 0
 
 
 class Defense(Spec):
@@ -202,9 +205,16 @@ class Defense(Spec):
         """Factor on ``lr`` and ``own_lr`` in round ``round``, from 1 on."""
         return self.decay ** max(round - 1, 0)
 
-    def sgd_terms(self) -> SgdTerms:
-        """What a local step of SGD adds to the gradient: nothing."""
-        return SgdTerms()
+    def step_schedule(self, round: int) -> tuple[float, ...]:
+        """Factors on both rates in each local step of a round, beside ``schedule``.
+
+        The last one holds for all steps that follow; empty: 1 in every step.
+        """
+        return ()
+
+    def step_terms(self) -> StepTerms:
+        """What a local step makes of its gradient: nothing else."""
+        return StepTerms()
 
     # who does what in a round ---------------------------------------------------------------------
     def settled(self) -> int:

@@ -34,6 +34,8 @@ def obstacle(method: Defense, wrappers: Sequence[Wrapper]) -> str:
     """Why fused rounds would not be exact here; empty where they are."""
     if (method.steps, method.epochs) != (1, 0) or method.optimizer != "sgd":
         return "it needs exactly one local SGD step"
+    if method.step_terms().clips:
+        return "each client's gradient is cut before its step"
     if not method.fusible:
         return "the method reads single updates or trained local models"
     bent = [type(w).__name__ for w in wrappers if "update" in w.kinds and not w.linear]

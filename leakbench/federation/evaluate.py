@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from leakbench.base.errors import LeakbenchError, MethodError
+from leakbench.base.raised import first_line
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, each_row, row
 from leakbench.federation.defense import Defense
@@ -128,7 +129,13 @@ def _answers(fed: Federation) -> Answers:
 
     def ask(e: Tree, x: Tensor) -> Tensor:
         me = fed.outside(e)
-        return metric.ask(method, me.net, x, me)
+        said = metric.ask(method, me.net, x, me)
+        if not isinstance(said, Tensor):
+            raise MethodError(
+                f"{metric.asks} of {type(method).__name__} gives {type(said).__name__}: expected a"
+                " tensor with a row for each input; the function must return it."
+            )
+        return said
 
     # The base's functions read nothing that a client holds but the model.
     plain = getattr(type(method), metric.asks, None) is getattr(Defense, metric.asks, None)
@@ -138,13 +145,16 @@ def _answers(fed: Federation) -> Answers:
     # that may pass for a measured one.
     right = found.each.isfinite() | ((found.each == -torch.inf) & (metric.asks == "predict"))
     if not bool(right.all()):
-        raise diverged(fed.t, "what a model says of a test input is not a number")
+        raise diverged(fed, "what a model says of a test input is not a number")
     return found
 
 
-def diverged(t: int, why: str) -> MethodError:
-    """What is raised where nothing can be measured after round ``t`` any more."""
-    return MethodError(f"training diverged by round {t} ({why}): lower lr or own_lr.")
+def diverged(fed: Federation, why: str) -> MethodError:
+    """What is raised where nothing can be measured any more."""
+    lr, own = fed.method.lr, fed.method.own_lr
+    return MethodError(
+        f"training diverged by round {fed.t} ({why}): lower lr ({lr:g}) or own_lr ({own:g})."
+    )
 
 
 def _asked(
@@ -184,7 +194,7 @@ def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) ->
         try:
             return each_row(ask, each)
         except RuntimeError as error:  # vmap refused it: one by one, or the real error
-            fed.fallbacks["predict"] = str(error).splitlines()[0]
+            fed.fallbacks["predict"] = first_line(error)
     return torch.stack([ask(row(each, i)) for i in range(len(fed.everyone))])
 
 

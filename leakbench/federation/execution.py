@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
+from leakbench.base.raised import first_line
 from leakbench.base.tree import Tree, each_row, stack
 from leakbench.federation import engines
 from leakbench.federation.batches import Plan
@@ -94,7 +95,7 @@ class Execution:
         try:
             out = run()
         except RuntimeError as error:
-            self.fallbacks[name] = str(error).splitlines()[0]
+            self.fallbacks[name] = first_line(error)
             return None
         self.phases[name] = how
         return out

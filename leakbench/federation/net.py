@@ -154,7 +154,7 @@ def _way(module: nn.Module, how: dict[str, Any]) -> tuple[str, ...]:
         return ("",)
     if "side" in how:
         return (f"{SIDE}.{how['side']}.",)
-    return tuple(f"{name}." for name in module.between(how.get("start"), how.get("stop")))
+    return module.met(how.get("start"), how.get("stop"))
 
 
 class Net:

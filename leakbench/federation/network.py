@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leakbench.base import dice
+from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
 from leakbench.federation.net import copied, training_mode
@@ -33,23 +34,36 @@ def built(task: Maker, method: Defense, facts: Facts, seed: int = 0, again: int 
 
     What it draws from torch's own dice while it is made comes from a named stream of ``seed``,
     ``again`` from another one; they are left as they were.
+
+    Raises:
+        MethodError: what the task or the method makes is no network.
     """
     with shared(seed, "network", round=again).lent():
-        return method.module(task.module(facts), facts)
+        made = method.module(_network(task.module(facts), task), facts)
+        return _network(made, method)
+
+
+def _network(made: object, by: object) -> nn.Module:
+    if not isinstance(made, torch.nn.Module):
+        raise MethodError(
+            f"module of {type(by).__name__} gives {type(made).__name__}: expected a"
+            " torch.nn.Module; the function must return it."
+        )
+    return made
 
 
 def own_numbers(one: nn.Module, other: nn.Module) -> set[str]:
     """The parameters of ``one`` that begin with what they hold; the others begin fresh.
 
-    Every one of a plain ``nn.Module``. Of stages those in no layer with ``reset_parameters``
-    (tokens and position embeddings, say), and those that are set and not thrown: they are the same
-    in ``other``, made by the same author with other dice (pretrained weights, say). A
+    Every one of a plain ``nn.Module``, be it cut or not. Of stages those in no layer with
+    ``reset_parameters`` (tokens and position embeddings, say), and those that are set and not
+    thrown: they are the same in ``other``, made by the same author with other dice. A
     normalisation's ones and zeros are nobody's.
     """
     from leakbench.models.networks import keeps_its_start
     from leakbench.models.stages import Stages
 
-    if not isinstance(one, Stages):
+    if not isinstance(one, Stages) or not one.in_a_row:
         return {name for name, _ in one.named_parameters()}
     others, found = dict(other.named_parameters()), set()
     for name, value in one.named_parameters():

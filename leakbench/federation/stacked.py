@@ -129,7 +129,7 @@ class _Side:
         leaves = {k: v[take].detach() for k, v in self.leaves.items()}
         rest = {k: v[take] for k, v in self.rest.items()}
         losses, grads = self._slopes(take, s, batch, leaves, rest)
-        optimizer = Optimizer(runner.method, self.local.t, runner.module)
+        optimizer = Optimizer(runner.method, self.local.t, runner.module, clients=True)
         optimizer.steps = s
         optimizer.mean, optimizer.square = (row(v, take) for v in self.moments.values())
         new = optimizer.step(leaves, grads)

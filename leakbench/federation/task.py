@@ -165,6 +165,11 @@ class Task(Spec):
         Raises:
             UsageError: something is not, or nothing can be made of it.
         """
+        if not isinstance(data, TaskData):
+            raise UsageError(
+                f"load of {type(self).__name__} gives {type(data).__name__}: expected a TaskData;"
+                " the function must return it."
+            )
         said = Declared(
             name=type(self).__name__,
             shape=tuple(self.shape),

@@ -40,7 +40,7 @@ from leakbench.gate.outcome import (
 from leakbench.gate.row import GateRow
 from leakbench.gate.row_names import Matched, fits_pattern, matched
 from leakbench.gate.terms import Terms, softer, widened
-from leakbench.statistics.differences import FEWEST_SEEDS, seeds_to_settle
+from leakbench.statistics.differences import FEWEST_SEEDS, judge, seeds_to_settle
 
 ENOUGH = 8  # seeds that settle most rows whose draws changed
 
@@ -259,6 +259,8 @@ def _say(name: str, state: State, look: Look, level: float, row: Compared) -> Co
     sides = {"old": then.value.value, "new": now.value.value, "seeds": d.seeds, "paired": d.paired}
     why, more = [reason("compared", **found, **sides)], None
     if state == "cannot tell":
+        if judge(d, margin) == "leaks more":  # as anybody reads the interval that is shown
+            why.append(reason("corrected", p=d.p(), level=level, low=d.lower(level)))
         more = seeds_to_settle(d, margin, level)
         why.append(reason("settled_by", seeds=more) if more else reason("never_settled"))
     shown: State = "loses utility" if state == "leaks more" and then.is_utility else state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from leakbench.base.errors import PartFailed, UsageError
@@ -84,8 +84,8 @@ class CheckResult:
     """
 
     exit_code: int
-    rows: tuple[Comparison, ...] = ()
-    limits: tuple[LimitOutcome, ...] = ()
+    rows: tuple[Comparison, ...] = field(default=(), repr=False)  # ``lines`` says what they come to
+    limits: tuple[LimitOutcome, ...] = field(default=(), repr=False)
     undone: tuple[Reason, ...] = ()
     said: tuple[Reason, ...] = ()
     noted: tuple[Reason, ...] = ()

@@ -1,6 +1,9 @@
 from .caption_encoders import encoder_weights as encoder_weights
 from .captioner import CAPTIONERS as CAPTIONERS
 from .captioner import Captioner as Captioner
+from .cut_network import Places as Places
+from .cut_network import cut as cut
+from .cut_network import places as places
 from .mobilenet import mobilenetv2 as mobilenetv2
 from .networks import cnn as cnn
 from .networks import lenet as lenet

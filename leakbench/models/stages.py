@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from leakbench.base import dice
 from leakbench.base.errors import MethodError
+from leakbench.base.raised import first_line
 
 SIDE = "side"  # the submodule that holds what stands beside the way of x
 # Of torch, where an input does not fit a network.
@@ -29,6 +31,8 @@ class Stages(nn.Module):
         gain: of the initial weights, uniform with standard deviation gain / sqrt(fan in).
         stages: name -> module, in order.
     """
+
+    in_a_row: ClassVar[bool] = True  # are the stages all that it does?
 
     def __init__(self, stages: dict[str, nn.Module], *, gain: float = 1.0) -> None:
         super().__init__()
@@ -79,6 +83,10 @@ class Stages(nn.Module):
             layers = [f"{name}.{k}" for k, _ in self.get_submodule(name).named_children()]
             out += layers if name in within else [name]
         return out
+
+    def met(self, start: str | None = None, stop: str | None = None) -> tuple[str, ...]:
+        """What the names of the tensors begin with that x meets from one cut to the other."""
+        return tuple(f"{name}." for name in self.between(start, stop))
 
     def before(self, layer: str) -> str:
         """The place to cut at for what goes into ``layer``, "head" or "head.2".
@@ -161,7 +169,7 @@ def _called_last(
             out = module(_some(module, shape))
     except FAULTS as error:
         raise MethodError(
-            f"the network takes no inputs of shape {tuple(shape)}: {str(error).splitlines()[0]}"
+            f"the network takes no inputs of shape {tuple(shape)}: {first_line(error)}"
         ) from None
     finally:
         for hook in hooks:

@@ -9,7 +9,7 @@ from typing import Any
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.record.knowledge import KNOWLEDGE, DeclaredObserver
 
-KINDS = ("model", "update")  # of messages that such a loop tells
+KINDS = ("model", "update", "sum")  # of messages that such a loop tells
 ROUNDS = ("all", "one")
 KEYS = ("who", "kinds", "rounds", "knows")
 # A user's words for what the table has as one: who knows the loss knows the method.
@@ -43,6 +43,8 @@ def declared_observer(told: Any, clients: int) -> DeclaredObserver | None:
             )
     who, usual = _who(said.get("who", "server"), clients)
     kinds = _some("kinds", said.get("kinds", usual), KINDS)
+    if "update" in kinds:  # who receives each can add them up
+        kinds = (*kinds, *(kind for kind in ("sum",) if kind not in kinds))
     beyond = [kind for kind in kinds if kind not in usual]
     if beyond:
         raise UsageError(
@@ -62,7 +64,8 @@ def declared_observer(told: Any, clients: int) -> DeclaredObserver | None:
 
 def _who(given: Any, clients: int) -> tuple[str, tuple[str, ...]]:
     """The party, and what it receives of a loop's messages."""
-    alone = {"server": ("server", KINDS), "sum": ("server", ("model",)), "outsider": (given, ())}
+    summed = ("server", ("model", "sum"))
+    alone = {"server": ("server", KINDS), "sum": summed, "outsider": (given, ())}
     if isinstance(given, str) and given in alone:
         return alone[given]
     if not isinstance(given, str) or not _CLIENT.fullmatch(given):

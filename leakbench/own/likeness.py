@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # An update that is made again in the order told points the same way and is as long. In an unknown
-# order of several steps it is about as far from it as one order is from another.
+# order of several steps it is about as far from it as one order is from another; by Adam, which
+# takes numbers that are nothing but rounding for whole ones, as one rounding is from another.
 APART, LONGER = 0.02, 1.1
 ROUGHLY, ORDERS, ROUGHLY_LONGER = 0.05, 3.0, 2.0
-TRIED = 3  # other orders
+TRIED = 3  # other orders, and roundings
 FAULTS = (RuntimeError, ValueError, TypeError, IndexError, LeakbenchError)
 
 
@@ -32,8 +33,7 @@ def unlike(
 ) -> tuple[float, float] | None:
     """Cosine and length, over that of what is made again, of what a client sent, where they differ.
 
-    None where both are alike, or where it cannot be made again: layers throw dice, of Adam each
-    step depends on its rounding.
+    None where both are alike, or where it cannot be made again: layers throw dice.
 
     Args:
         fed: of the network and the declared method; nothing of it is changed.
@@ -43,8 +43,7 @@ def unlike(
         sent: its update, all of it or a part.
         ordered: are these the rows of each step, in their order?
     """
-    adam = fed.method.optimizer != "sgd"
-    if not steps or adam or thrower(fed.module, fed.data.train.images(steps[0][:2])) is not None:
+    if not steps or thrower(fed.module, fed.data.train.images(steps[0][:2])) is not None:
         return None
     made = _made(fed, model, client, steps)
     if made is None:
@@ -52,11 +51,16 @@ def unlike(
     names = [k for k in sent if k in fed.runner.trained and k in made]
     cosine, length = _compared(sent, made, names)
     most, longest = APART, LONGER
+    others = []
     if not ordered:
         orders = (_reordered(steps, number) for number in range(TRIED))
-        others = [_made(fed, model, client, order) or made for order in orders]
-        least = min(_compared(other, made, names)[0] for other in others)
-        most, longest = ROUGHLY + ORDERS * (1 - least), ROUGHLY_LONGER
+        others = [_made(fed, model, client, order) for order in orders]
+        most, longest = ROUGHLY, ROUGHLY_LONGER
+    if fed.method.optimizer != "sgd":
+        others += [_made(fed, _rounded(model, number), client, steps) for number in range(TRIED)]
+    if others:
+        least = min(_compared(other or made, made, names)[0] for other in others)
+        most += ORDERS * (1 - least)
     alike = 1 - cosine <= most and 1 / longest <= length <= longest
     return None if alike else (cosine, length)
 
@@ -66,6 +70,15 @@ def _reordered(steps: Sequence[Tensor], number: int) -> list[Tensor]:
     whole = torch.cat(list(steps))
     order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(number))
     return list(torch.split(whole[order], [len(rows) for rows in steps]))
+
+
+def _rounded(model: Tree, number: int) -> Tree:
+    """The same weights as another machine's rounding might have them."""
+    dice, unit = torch.Generator().manual_seed(number), torch.finfo(torch.float32).eps
+    return {
+        k: v * (1 + unit * torch.randn(v.shape, generator=dice)) if v.is_floating_point() else v
+        for k, v in model.items()
+    }
 
 
 def _made(fed: Federation, model: Tree, client: int, steps: Sequence[Tensor]) -> Tree | None:

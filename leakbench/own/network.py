@@ -9,10 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leakbench.base import dice
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.lazy import torch
+from leakbench.base.raised import raised_text
 from leakbench.base.spec import fingerprint
 from leakbench.federation.net import training_mode
+from leakbench.models import cut_network
+from leakbench.models.cut_network import Places
 from leakbench.models.stages import FAULTS, Stages
 
 if TYPE_CHECKING:
@@ -43,8 +46,7 @@ def made(model: Model, out: int) -> nn.Module:
         found = model(*how[0], **how[1])
     except Exception as error:  # somebody's code may raise anything
         raise UsageError(
-            f"model({out}) failed ({type(error).__name__}: {error}): expected a network of {out}"
-            " outputs."
+            f"model({out}) failed ({raised_text(error)}): expected a network of {out} outputs."
         ) from error
     if not isinstance(found, torch.nn.Module):
         raise UsageError(
@@ -68,12 +70,48 @@ def _asked(model: Callable[..., Any], out: int) -> tuple[tuple[int, ...], dict[s
     return ((out,), {}) if needed else ((), {})
 
 
-def prepared(module: nn.Module, shape: tuple[int, ...], *, tokens: bool) -> nn.Module:
-    """The network as runs take it: whole numbers for tokens, stages where it runs in a row."""
+def prepared(
+    module: nn.Module, shape: tuple[int, ...], *, tokens: bool, places: Places | None = None
+) -> nn.Module:
+    """The network as runs take it: whole numbers for tokens, stages, or cut at ``places``."""
     if tokens:
         module.register_forward_pre_hook(_whole_numbers)
         return module
-    return _staged(module, shape)
+    return _staged(module, shape) if places is None else cut_network.cut(module, places)
+
+
+def places(
+    module: nn.Module, shape: tuple[int, ...], *, tokens: bool, wanted: str | None
+) -> Places | None:
+    """Where a network is cut; None where it runs in a row, or cannot be cut and need not.
+
+    ``wanted``: the name of a layer, the last of the places; or None.
+
+    Raises:
+        UsageError: it cannot be cut at ``wanted``.
+    """
+    if wanted is None and (tokens or isinstance(_staged(module, shape), Stages)):
+        return None
+    names = [name for name, _ in module.named_modules() if name]
+    if wanted is not None and wanted not in names:
+        raise UsageError(
+            f"cut = {wanted!r}: expected the name of a layer of the network, as in"
+            f" net.named_modules().{suggestion(str(wanted), names)}"
+        )
+    if tokens:
+        raise UsageError(
+            f"cut = {wanted!r}: expected none where inputs are tokens, which are looked up whole."
+        )
+    try:
+        found = cut_network.places(module, shape, wanted or "")
+    except LookupError as error:
+        if wanted is None:
+            return None
+        raise UsageError(
+            f"cut = {wanted!r}: the network cannot be cut there, for {error.args[0]}; name another"
+            " layer, or none."
+        ) from None
+    return found if found.before else None
 
 
 def _whole_numbers(_module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ import shutil
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
@@ -28,11 +28,13 @@ from leakbench.base.tree import Tree, flat, nbytes
 from leakbench.federation.evaluate import Evaluations
 from leakbench.federation.federation import Federation
 from leakbench.federation.local_steps import Training, trainings
-from leakbench.federation.traffic import Traffic
+from leakbench.federation.optimizer import reach
+from leakbench.federation.traffic import Traffic, party
 from leakbench.own import likeness
-from leakbench.own.arrays import is_whole
+from leakbench.own.arrays import is_whole, short
 from leakbench.own.clients import ClientData
 from leakbench.own.declared import declared_observer
+from leakbench.own.declared_training import DeclaredTraining, declared_training
 from leakbench.own.kept_messages import KeptMessages
 from leakbench.own.network import Model
 from leakbench.own.own_task import make_task
@@ -43,16 +45,14 @@ from leakbench.record.folders import Run
 from leakbench.record.knowledge import DeclaredObserver
 from leakbench.record.messages import Message, StoredTensors, round_file, write_messages
 from leakbench.record.run_json import run_described
-from leakbench.record.runspec import Parts, RunSpec, make_spec, parts
+from leakbench.record.runspec import Choice, Parts, RunSpec, make_spec, parts
 from leakbench.record.training import utility_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 STATE = Path("checkpoint") / "outside.safetensors"
-# What a step of somebody's own optimizer is called here, by what a user calls it.
-STEPS = {"lr": "lr", "batch": "batch", "epochs": "epochs", "steps": "steps"}
-MORE = ("momentum", "weight_decay", "nesterov")
+SUMS = "secure_sum"  # the wrapper that stands for an aggregator
 KINDS = ("weights", "difference", "gradient")
 # A difference is small beside the weights, and is no small step away from them.
 SMALL = 0.5
@@ -67,6 +67,7 @@ def observe(
     loss: Any = None,
     sgd: Mapping[str, Any] | None = None,
     optimizer: str = "sgd",
+    optimizer_state: str = "fresh",
     observer: str | Mapping[str, Any] = "server",
     covered: Sequence[str] = (),
     keep: Mapping[str, Any] | None = None,
@@ -85,8 +86,13 @@ def observe(
             its numbers are not read.
         data: of ``leakbench.clients``: what clients hold, so that guesses can be scored.
         loss: cross-entropy, as ``torch.nn.functional.cross_entropy``; attacks replay it.
-        sgd: how clients train: lr, batch, steps or epochs; momentum, weight_decay, nesterov.
-        optimizer: "sgd" or "adam".
+        sgd: how clients train: lr (a rate, a list of one for each round, or a function of the
+            round; of a round a rate, or a list of one for each local step), batch, steps or epochs;
+            momentum, nesterov, weight_decay; clip_norm or clip_value, to which the gradient of a
+            step is cut; betas and eps of Adam.
+        optimizer: "sgd", "adam" or "adamw".
+        optimizer_state: "fresh", where velocity or moments begin anew in each round; "kept", where
+            a client goes on with its own: no attack knows them, so the record acquits nobody.
         observer: who is said to observe: "server"; "sum", who receives what clients send summed
             alone; "client/3"; "outsider"; or dict(who=, kinds=, rounds="one", knows=[...]). Attacks
             are held to it. A weaker one than the server, who may know all, acquits nobody.
@@ -118,16 +124,15 @@ def observe(
             raise UsageError(
                 f"covered has {kind!r}: expected ['update'], what clients send, or []."
             )
-    if sgd is not None and not isinstance(sgd, Mapping):
-        raise UsageError(f"sgd is {type(sgd).__name__}: expected dict(lr=..., batch=..., ...).")
     _known_loss(loss)
-    defense, params = _method({**(sgd or {})}, optimizer)
+    training = declared_training(sgd, optimizer, optimizer_state)
     make_task(name, data, model=model)
-    spec = make_spec(defense, task=name, params=params, rounds=1, seed=seed, engine="loop")
+    chosen: dict[str, Any] = {"task": name, "seed": seed, "engine": "loop"}
+    spec = make_spec(training.defense, params=training.parameters(1), rounds=1, **chosen)
     how: dict[str, Any] = {"keep": keep, "rounds": rounds, "restart": restart}
     how |= {"truth": truth and not data.untold, "observer": declared_observer(observer, len(data))}
     place = Path(mkdtemp(prefix="leakbench-") if out is None else out)
-    seen = Observed(place / f"{name}-s{seed}", spec, data, frozenset(kinds), **how)
+    seen = Observed(place / f"{name}-s{seed}", spec, data, training, frozenset(kinds), **how)
     if out is None:  # gone when nobody holds it any more, and at the latest with the process
         weakref.finalize(seen, shutil.rmtree, place, ignore_errors=True)
     return seen
@@ -154,37 +159,6 @@ def _known_loss(loss: Any) -> None:
         raise UsageError(f"loss has {what}, which attacks do not replay: expected it without.")
 
 
-def _method(sgd: dict[str, Any], optimizer: str) -> tuple[str, dict[str, Any]]:
-    """The method by which attacks replay a local training, and its parameters."""
-    known = [*STEPS, *MORE]
-    for key in sgd:
-        if key not in known:
-            raise UsageError(
-                f"sgd has {key!r}: expected {', '.join(known)}.{suggestion(key, known)}"
-            )
-    if "lr" not in sgd:
-        raise UsageError("sgd says no lr: expected sgd=dict(lr=..., batch=..., epochs=...).")
-    if ("steps" in sgd) == ("epochs" in sgd):
-        raise UsageError(
-            "sgd says how long clients train by steps or by epochs: expected one of the two."
-        )
-    for key in ("steps", "epochs"):
-        if key in sgd and (not is_whole(sgd[key]) or sgd[key] < 1):
-            raise UsageError(f"sgd has {key} = {sgd[key]!r}: expected a whole number from 1 on.")
-    params = {key: sgd[key] for key in STEPS if key in sgd}
-    params |= {"steps": 0} if "epochs" in sgd else {}
-    more = {key: sgd[key] for key in MORE if sgd.get(key)}
-    if optimizer == "sgd":
-        return (
-            ("fedavg_momentum", {"momentum": 0.0, **params, **more}) if more else ("fedavg", params)
-        )
-    if optimizer != "adam":
-        raise UsageError(f"optimizer = {optimizer!r}: expected 'sgd' or 'adam'.")
-    if more:
-        raise UsageError(f"{', '.join(more)} goes with optimizer='sgd'; leave it out of Adam's.")
-    return "fedavg", {**params, "optimizer": "adam"}
-
-
 @dataclass
 class _Round:
     """What was recorded of the round that is open."""
@@ -198,6 +172,7 @@ class _Round:
     # Clients with the rows of their steps, what was sent uncovered, and whether the order is known.
     told: list[tuple[int, list[Tensor], Tree, bool]] = field(default_factory=list)
     moved: list[tuple[int, Tree]] = field(default_factory=list)  # examples, update
+    who: list[int] = field(default_factory=list)  # clients that took part
 
 
 class Observed:
@@ -212,6 +187,7 @@ class Observed:
         path: Path,
         spec: RunSpec,
         data: ClientData,
+        training: DeclaredTraining,
         covered: frozenset[str],
         *,
         keep: Mapping[str, Any] | None,
@@ -222,6 +198,7 @@ class Observed:
     ) -> None:
         self._truth, self._observer = truth, observer
         self.path, self._spec, self._own, self._restart = path, spec, data, restart
+        self._training = training
         self._parts: Parts = parts(spec)
         self._data = self._parts.task.examined(data.data)
         try:
@@ -247,6 +224,7 @@ class Observed:
         self._rounds = 0  # whole ones
         self._bare = True  # was everything told uncovered, too?
         self._strange = False  # was something sent that the declared training does not make?
+        self._summed: bool | None = None  # does the server get sums alone? None: nothing was told
         self._lock: Any = None
         self._ended = False
 
@@ -333,6 +311,7 @@ class Observed:
         round: int,
         rows: Any = None,
         what: str = "weights",
+        sparse: bool = False,
         uncovered: Mapping[str, Tensor] | None = None,
         examples: int | None = None,
     ) -> None:
@@ -346,6 +325,8 @@ class Observed:
             rows: the places, in ``data.client(client)``, of the examples that it trained on, in
                 their order, or a list of them for each step; all of its own if None.
             what: "weights", "difference" or "gradient".
+            sparse: where the difference is 0 nothing was sent (of the largest k, say): these zeros
+                are no data, and attacks do not match them. Such updates are ``covered``.
             uncovered: the same as it would have been sent without clipping, noise and the like,
                 for the control; it stays on this machine, and no attack is shown it.
             examples: of a record without truth, how many it trained on, if that is known; steps of
@@ -361,23 +342,17 @@ class Observed:
                 f"what = {what!r}: expected one of {', '.join(KINDS)}."
                 f"{suggestion(str(what), KINDS)}"
             )
-        if not now.model:
-            raise UsageError(
-                f"client {client} sends an update in round {round}, and no model was recorded"
-                f" there: call seen.sent('model', net.state_dict(), round={round}) before."
-            )
+        self._begun_round(now, f"client {client} sends an update", summed=False)
         (number,) = self._known([client])
-        if any(m.sender == f"client/{number}" for m in now.sent):
+        if number in now.who:
             raise UsageError(f"client {client} sent an update in round {round} already.")
         given = self._tensors(tensors, whose, whole=what == "weights")
-        moved = self._moved(given, now.model, what, whose)
-        training = trainings(self._parts.method, round)[0]
-        own, steps = self._trained_on(number, rows, training) if self._truth else (None, [])
-        many = self._counted(client, rows, examples, training)
-        if uncovered is not None and not self._traffic.covered:
+        moved = self._moved(given, now, what, whose)
+        self._covered_first(client, given=uncovered is not None)
+        if not isinstance(sparse, bool) or (sparse and not self._traffic.covered):
             raise UsageError(
-                f"client {client} gives uncovered, and nothing is covered: expected observe(...,"
-                " covered=['update']), or no uncovered."
+                f"client {client} gives sparse = {sparse!r}: expected True or False, and with True"
+                " observe(..., covered=['update']), for something of the update is not sent."
             )
         twin = next((m for m in now.sent if _apart(m.payload, moved) == 0), None)
         if twin is not None:
@@ -385,28 +360,155 @@ class Observed:
                 f"{whose} are to the last bit those of {twin.sender}: expected what each client"
                 " has after its own training."
             )
-        place, bare = (round, training.phase, f"client/{number}", "server"), None
-        if uncovered is not None:
-            whose = f"the uncovered {what} of client {client} in round {round}"
-            told = self._tensors(uncovered, whose, whole=what == "weights")
-            bare = self._moved(told, now.model, what, whose)
-            now.bare.append(Message(*place, "update", bare))
-        now.sent.append(Message(*place, "update", moved))
-        phase = str(training.phase)
+        training = trainings(self._parts.method, round)[0]
+        behind = self._trained_on(number, rows, training) if self._truth else None
+        many = self._counted(client, rows, examples, training)
+        alone = None if uncovered is None else self._alone(uncovered, number, now, what)
+        self._sums(summed=False)
+        sent = Message(round, training.phase, f"client/{number}", "server", "update", moved)
+        now.sent.append(replace(sent, sparse=sparse))
+        plain = alone.payload if alone else None if self._traffic.covered else moved
+        now.bare += [alone] if alone else []
+        self._behind(now, number, behind, training, plain, ordered=rows is not None)
+        if many:
+            now.labels[str(number)] = {str(training.phase): {"n": torch.tensor(many)}}
         now.moved.append((int(self._data.sizes[number]), moved))
-        if own is None:
-            if many:
-                now.labels[str(number)] = {phase: {"n": torch.tensor(many)}}
+
+    def aggregate(
+        self,
+        total: Mapping[str, Tensor],
+        *,
+        clients: Sequence[int],
+        round: int,
+        rows: Mapping[int, Any] | None = None,
+        what: str = "difference",
+        mean: bool = False,
+        uncovered: Mapping[int, Mapping[str, Tensor]] | None = None,
+    ) -> None:
+        """An aggregator gave the server this, the sum of what clients sent it, and nothing else.
+
+        Args:
+            total: the sum of the clients' differences to the model; or, as ``what`` says, of their
+                "weights".
+            clients: the numbers of those that are in it, two or more.
+            round: of the loop.
+            rows: for each client as in ``update``.
+            what: "difference" or "weights".
+            mean: it is their mean, weighted or not, and no sum.
+            uncovered: what each client would have sent without the aggregator, for the control; it
+                stays on this machine, and no attack on the server's part is shown it.
+
+        Raises:
+            UsageError: it is not what it is called, comes out of order, or is of one client alone.
+        """
+        now, whose = self._current(round), f"the sum of round {round}"
+        t = now.t
+        if what not in ("difference", "weights"):
+            raise UsageError(f"what = {what!r}: expected 'difference' or 'weights'.")
+        if not isinstance(mean, bool):
+            raise UsageError(f"mean = {mean!r}: expected True or False.")
+        self._begun_round(now, "a sum arrives", summed=True)
+        who = self._known(clients)
+        if len(who) < 2 or len(who) != len(list(clients)):
+            raise UsageError(
+                f"{whose} is of the clients {short(list(clients))}: expected two or more, each"
+                " once; of one alone a sum is its update, so record it with seen.update."
+            )
+        if now.who:
+            raise UsageError(f"{whose} was recorded already: expected one for each round.")
+        for called, told in (("rows", rows), ("uncovered", uncovered)):
+            self._told_of(called, told, who)
+        given = self._tensors(total, whose, whole=what == "weights")
+        share = 1.0 if mean else 1 / len(who)
+        floats = {k: v * share for k, v in given.items() if v.is_floating_point()}
+        moved = self._moved(floats, now, what, whose)
+        training = trainings(self._parts.method, t)[0]
+        each = {}
+        if self._truth:
+            each = {c: self._trained_on(c, (rows or {}).get(c), training) for c in who}
+        alone = {c: self._alone(v, int(c), now, what) for c, v in (uncovered or {}).items()}
+        self._sums(summed=True)
+        now.bare += alone.values()
+        for c in who:
+            ordered = rows is not None and c in rows
+            plain = alone[c].payload if c in alone else None
+            self._behind(now, c, each.get(c), training, plain, ordered=ordered)
+        now.sent += [replace(m, receiver="aggregator") for m in alone.values()]
+        arrived = (t, training.phase, "aggregator", "server", "sum")
+        now.sent.append(Message(*arrived, {"update": moved}))
+        now.moved.append((1, moved))
+
+    def _begun_round(self, now: _Round, what: str, *, summed: bool) -> None:
+        """Raise UsageError where no model was sent, or sums and single updates are mixed."""
+        if self._summed not in (None, summed):
+            raise UsageError(
+                "this record is of single updates and of sums: expected one of the two; give the"
+                " other another name."
+            )
+        if not now.model:
+            raise UsageError(
+                f"{what} in round {now.t}, and no model was recorded there: call"
+                f" seen.sent('model', net.state_dict(), round={now.t}) before."
+            )
+
+    def _covered_first(self, client: int, *, given: bool) -> None:
+        if given and not self._traffic.covered:
+            raise UsageError(
+                f"client {client} gives uncovered, and nothing is covered: expected observe(...,"
+                " covered=['update']), or no uncovered."
+            )
+
+    @staticmethod
+    def _told_of(called: str, told: Any, who: Sequence[int]) -> None:
+        """Raise UsageError where ``told`` is not by the numbers of clients in a sum."""
+        odd = [c for c in told if c not in who] if isinstance(told, Mapping) else [told]
+        if told is not None and odd:
+            raise UsageError(
+                f"{called} of a sum has {short(odd[0])}: expected a dict by the numbers of its"
+                f" clients, {', '.join(map(str, who))}."
+            )
+
+    def _sums(self, *, summed: bool) -> None:
+        """The server gets sums alone, as by the wrapper, or single updates alone."""
+        if summed and self._summed is None:
+            self._traffic.covered.add("update")
+            wrapper = Choice(name=SUMS, params={"kinds": ["update"]})
+            self._spec = self._spec.model_copy(update={"wrappers": (wrapper,)})
+            self._parts = replace(self._parts, wrappers=parts(self._spec).wrappers)
+        self._summed = summed
+
+    def _alone(self, tensors: Mapping[str, Any], client: int, now: _Round, what: str) -> Message:
+        """What a client would have sent uncovered, for the control."""
+        whose = f"the uncovered {what} of client {client} in round {now.t}"
+        told = self._tensors(tensors, whose, whole=what == "weights")
+        bare = self._moved(told, now, what, whose)
+        phase = trainings(self._parts.method, now.t)[0].phase
+        return Message(now.t, phase, f"client/{client}", "server", "update", bare)
+
+    def _behind(
+        self,
+        now: _Round,
+        client: int,
+        behind: tuple[Tensor, list[Tensor]] | None,
+        training: Training,
+        plain: Tree | None,
+        *,
+        ordered: bool,
+    ) -> None:
+        """The truth behind what a client sent, and what it sent uncovered, where that is told."""
+        now.who.append(client)
+        if behind is None:
             return
-        if not self._traffic.covered or bare is not None:
-            plain = moved if bare is None else bare
-            now.told.append((number, steps, plain, rows is not None or len(steps) < 2))
+        own, steps = behind
+        if plain is not None:
+            now.told.append((client, steps, plain, ordered or len(steps) < 2))
         batch = {"y": self._data.train.y[own], "rows": own}
         numbers = len(own) * self._data.train.stored[0].numel()
         if numbers <= 2**18 or training.steps == 1:
             batch["x"] = self._data.train.images(own)
-        now.truth[str(number)] = {phase: batch}
-        now.labels[str(number)] = {phase: {"y": batch["y"]}}
+        phase = str(training.phase)
+        now.truth[str(client)] = {phase: batch}
+        now.labels[str(client)] = {phase: {"y": batch["y"]}}
 
     def utility(self, metric: str, scores: Any, *, round: int) -> None:
         """What the model after a round gains: a score for each test example, 0 to 1.
@@ -467,7 +569,19 @@ class Observed:
                 " rounds are counted from 1 on, without a gap."
             )
         self._close()
+        self._declare(int(round))
         self._open = _Round(int(round))
+
+    def _declare(self, rounds: int) -> None:
+        """The method has the rates of so many rounds; the spec says so once they are whole."""
+        if self._training.rates is None:
+            return
+        params = self._training.parameters(rounds)
+        choice = self._spec.defense.model_copy(update={"params": params})
+        self._spec = self._spec.model_copy(update={"defense": choice})
+        method = parts(self._spec).method
+        self._parts = replace(self._parts, method=method)
+        self._fed.method = self._fed.runner.method = method
 
     def _close(self) -> None:
         """Write the open round and the checkpoint behind it."""
@@ -476,7 +590,7 @@ class Observed:
             return
         if not now.sent:
             raise UsageError(f"no client sent an update in round {now.t}: record one at least.")
-        who = sorted(int(m.sender.partition("/")[2]) for m in now.sent)
+        who = sorted(now.who)
         receivers = self._receivers if self._receivers is not None else who
         gone = sorted({*who} - {*receivers})
         if gone:
@@ -487,9 +601,10 @@ class Observed:
             self._say_size()
             self._keep()
         self._traffic.down(now.t, "model", receivers, now.model, each=False)
-        order = sorted(now.sent, key=lambda m: int(m.sender.partition("/")[2]))
-        self._traffic.up(now.t, "update", who, order[0].payload, summed=False, stacked=False)
-        self._bare = self._bare and len(now.bare) == len(now.sent)
+        order = sorted(now.sent, key=lambda m: (m.kind == "sum", party(m.sender)))
+        one, summed = now.moved[0][1], bool(self._summed)
+        self._traffic.up(now.t, "update", who, one, summed=summed, stacked=False)
+        self._bare = self._bare and len(now.bare) == len(now.who)
         self._write(now, who, order)
         self._compare(now)
         if now.t not in self._scores.scores:
@@ -507,7 +622,7 @@ class Observed:
     def _write(self, now: _Round, who: Sequence[int], sent: Sequence[Message]) -> None:
         """The files of a round: of those whose updates are kept."""
         kept = self._kept.senders(who, now.t, self._spec.seed)
-        names = {f"client/{c}" for c in kept}
+        names = {"aggregator", *(f"client/{c}" for c in kept)}
         model = Message(now.t, 0, "server", "client/*", "model", now.model)
         file, head = round_file(now.t), {"round": now.t}
         some = [model, *(m for m in sent if m.sender in names)]
@@ -515,7 +630,11 @@ class Observed:
         if now.t == 1 and "untrained" in self._kept.stages:
             self._stored = StoredTensors.of(self.path / "transcript" / file)
         as_sent = {m.name: m.payload for m in some}
-        bare = [m for m in now.bare if m.sender in names and not _same(m.payload, as_sent[m.name])]
+        bare = [
+            m
+            for m in now.bare
+            if m.sender in names and not _same(m.payload, as_sent.get(m.name, {}))
+        ]
         if bare:
             write_messages(self.path / "control" / file, bare)
         for room, told in (("known", now.labels), ("truth", now.truth)):
@@ -546,11 +665,22 @@ class Observed:
         )
 
     def _compare(self, now: _Round) -> None:
-        """Say where an update is not what the declared training makes of its rows; one a round.
+        """Say where attacks replay something else than was done; one client's update a round.
 
-        Then attacks replay something else than was done, and what they do not find acquits nobody.
+        What they do not find then acquits nobody.
         """
-        if not now.told or self._strange:
+        if self._strange:
+            return
+        if self._training.kept and now.t > 1:
+            self._strange = True
+            terminal.say(
+                "leakbench: clients keep the state of their optimizer from round to round, and no"
+                f" message tells it: from round {now.t} on attacks replay steps that begin anew,"
+                " which are not those that were made. This record may accuse and never acquits"
+                " (flag no_control)."
+            )
+            return
+        if not now.told:
             return
         client, steps, sent, ordered = now.told[now.t % len(now.told)]
         self._fed.t = now.t
@@ -590,6 +720,7 @@ class Observed:
             raise UsageError(f"{self.path} is a run that leakbench trained: give another name.")
         if self._restart:
             return
+        self._declare(max(int(then["spec"]["rounds"]), 1))
         if then["status"] == "done":
             raise UsageError(
                 f"{self.path} is complete: give another name or seed, or restart=True, which"
@@ -599,6 +730,8 @@ class Observed:
         if not differs and not (self.path / STATE).exists():
             return
         tree, meta = read_tree(self.path / STATE) if not differs else ({}, {})
+        if not differs and meta["summed"] is not None:
+            self._sums(summed=bool(meta["summed"]))
         if not differs and {*meta["covered"]} != self._traffic.covered:
             differs = "another covered"
         if not differs:
@@ -635,6 +768,7 @@ class Observed:
         meta |= {
             "bare": self._bare,
             "strange": self._strange,
+            "summed": self._summed,
             "covered": sorted(self._traffic.covered),
             "how": self._how,
         }
@@ -647,6 +781,7 @@ class Observed:
         alone = self._strange or (bool(self._traffic.covered) and not self._bare)
         more: dict[str, Any] = {"no_control": True} if alone else {}
         more |= {"declared": self._observer.told} if self._observer else {}
+        more |= {"hides": bool(self._traffic.covered)}
         more |= {"id": spec.folder(), "spec": spec.model_dump(mode="json")}
         stages = spec.record.stages(spec.rounds)
         kept = spec.rounds if spec.record.name == "all" else len(stages)
@@ -664,8 +799,7 @@ class Observed:
         """What of run.json does not depend on the rounds."""
         facts = origins.origin_facts(self._origin, [], self._data)
         told = run_described(self._spec, self._parts, self._federation(), "cpu", facts)
-        hides = bool(self._traffic.covered)
-        return {**told, "hides": hides, "origin": origins.OUTSIDE, "command": ""}
+        return {**told, "origin": origins.OUTSIDE, "command": ""}
 
     def _federation(self) -> Federation:
         """One that begins: of the network, and to measure utility; nothing of it is trained."""
@@ -765,7 +899,7 @@ class Observed:
             out[k] = tensor
         return out
 
-    def _moved(self, given: Tree, model: Tree, what: str, whose: str) -> dict[str, Tensor]:
+    def _moved(self, given: Tree, now: _Round, what: str, whose: str) -> dict[str, Tensor]:
         """The difference that is sent, as every run has it."""
         floats = {k: v for k, v in given.items() if v.is_floating_point()}
         if what != "weights" and _length(floats) == 0:
@@ -773,9 +907,9 @@ class Observed:
                 f"{whose} is zero everywhere: give what came of the client's training."
             )
         if what == "gradient":
-            method = self._parts.method
-            return {k: -method.lr * v for k, v in floats.items()}
-        here = {k: model[k] for k in floats}
+            rate = self._gradient_rate(now.t)
+            return {k: -rate * v for k, v in floats.items()}
+        here = {k: now.model[k] for k in floats}
         size, whole, apart = _length(floats), _length(here), _apart(floats, here)
         if what == "difference":
             if size > SMALL * whole and apart < SMALL * whole:
@@ -819,6 +953,21 @@ class Observed:
                 f"examples of client {client} = {examples!r}: expected a whole number from 1 on."
             )
         return int(examples)
+
+    def _gradient_rate(self, t: int) -> float:
+        """By what a gradient is multiplied that is sent as it is in round ``t``.
+
+        Raises:
+            UsageError: a step of the declared training is no gradient times a rate.
+        """
+        method = self._parts.method
+        terms = method.step_terms()
+        if method.optimizer != "sgd" or terms.weight_decay or terms.clips:
+            raise UsageError(
+                "a gradient is sent as it is, and by sgd a step is more than that: expected lr,"
+                " batch and steps alone, or what='difference'."
+            )
+        return reach(method, t, 1)
 
     def _trained_on(
         self, client: int, rows: Any, training: Training

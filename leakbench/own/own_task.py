@@ -10,10 +10,12 @@ from pydantic import Field, field_validator
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.lazy import torch
+from leakbench.base.spec import fingerprint
 from leakbench.base.streams import shared
 from leakbench.federation.parties import Facts
 from leakbench.federation.task import Task
 from leakbench.federation.task_data import TaskData
+from leakbench.models.cut_network import Places
 from leakbench.own import network
 from leakbench.own.clients import ClientData
 from leakbench.own.network import Model
@@ -38,6 +40,8 @@ class OwnTask(Task):
     make: ClassVar[tuple[Model]]  # in a tuple: a function of a class is called with its object
     made_of: ClassVar[dict[str, str]]
     training: ClassVar[dict[str, Any]]  # of every method
+    places: ClassVar[Places | None]  # where the network is cut; None: where its stages end
+    stage: ClassVar[str]  # whose output methods share that share features; "": as they have it
 
     model: str = "own"
     width: int = 1
@@ -81,11 +85,16 @@ class OwnTask(Task):
             UsageError: the network cannot be made.
         """
         made = network.made(self.make[0], facts.dim)
-        return network.prepared(made, tuple(self.shape), tokens=self.held.tokens)
+        tokens, places = self.held.tokens, self.places
+        return network.prepared(made, tuple(self.shape), tokens=tokens, places=places)
 
     def defaults(self, method: str) -> dict[str, Any]:
-        """How every method trains here."""
-        return dict(self.training)
+        """How every method trains here, and which layer's output is shared."""
+        found = dict(self.training)
+        field = registry.load_plugin("defenses", method).model_fields.get("layer")
+        if self.stage and field is not None and field.default not in ("", "input"):
+            found.setdefault("layer", self.stage)
+        return found
 
 
 def _twice(model: Model, out: int) -> tuple[nn.Module, nn.Module]:
@@ -97,11 +106,17 @@ def _twice(model: Model, out: int) -> tuple[nn.Module, nn.Module]:
     return made[0], made[1]
 
 
+def _stage(places: Places | None, cut: str | None) -> str:
+    """The layer whose output is shared: where the network is cut, else the first place."""
+    return cut or next(iter(places.before if places else {}), "")
+
+
 def make_task(
     name: str,
     data: ClientData,
     *,
     model: Model,
+    cut: str | None = None,
     dim: int = 64,
     utility: str = "accuracy",
     rounds: int = 20,
@@ -114,6 +129,9 @@ def make_task(
         data: of ``leakbench.clients``.
         model: a function of the number of outputs that makes a network, or an ``nn.Module``, whose
             numbers every run then begins with.
+        cut: the name of the layer after which methods cut the network that share features or
+            compare representations, as "layer4"; if None the last that a layer with parameters
+            follows.
         dim: of the embedding, for methods whose network ends in one.
         utility: what a run gains, of `leakbench list utilities`.
         rounds: of a run, unless it says otherwise.
@@ -134,10 +152,13 @@ def make_task(
     first = network.made(model, data.classes)
     if first is not model and isinstance(model, torch.nn.Module):
         model = first  # as it is now: somebody may go on to train it
+    twice = _twice(model, data.classes)
+    of = network.identity(*twice)
     known = {
         "data": data_digest(data.data)[:8],
-        "network": network.identity(*_twice(model, data.classes)),
+        "network": of if cut is None else fingerprint([of, cut]),
     }
+    places = network.places(twice[0], tuple(data.shape), tokens=data.tokens, wanted=cut)
     clients = len(data)
     fields = {
         "__module__": __name__,
@@ -154,6 +175,8 @@ def make_task(
         "make": (model,),
         "made_of": known,
         "training": dict(train or {}),
+        "places": places,
+        "stage": _stage(places, cut),
         "dim": Field(dim, ge=2, le=4096, description="outputs of an embedding"),
         "clients": Field(clients, ge=clients, le=clients, description="clients"),
         "utility": Field(utility, description="what a run gains"),

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.errors import FAULTS, UsageError, suggestion
+from leakbench.base.errors import UsageError, suggestion
+from leakbench.base.raised import raised_text
 from leakbench.own.arrays import is_whole
 
 Size = int | tuple[int, int]
@@ -333,10 +334,10 @@ def _each(dataset: Any, what: str) -> Iterable[tuple[Any, Any]]:
     for row in range(len(dataset)):
         try:
             item = dataset[row]
-        except FAULTS as error:  # somebody's code may raise anything
+        except Exception as error:  # somebody's code may raise anything
             raise UsageError(
-                f"row {row} of the {what} data cannot be read ({type(error).__name__}:"
-                f" {_said(error)}): expected a data set of (input, class)."
+                f"row {row} of the {what} data cannot be read ({raised_text(error)}): expected a"
+                " data set of (input, class)."
             ) from error
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise UsageError(

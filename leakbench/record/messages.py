@@ -39,6 +39,7 @@ class Message:
     # Of an update that was read off another message (``Defense.tells``): the name of the loss that
     # makes it. "": it is what was sent, and its training's loss made it.
     loss: str = ""
+    sparse: bool = False  # of an update: its zeros were not sent, and are no data
 
     @property
     def name(self) -> tuple[int, int, str, str, str, int | None]:
@@ -112,8 +113,8 @@ def write_messages(
 
 
 def _line(m: Message) -> dict[str, Any]:
-    """What the header of a file says of a message; part and loss where they say something."""
-    more = {k: v for k, v in (("part", m.part), ("loss", m.loss)) if v}
+    """What the header of a file says of a message; part and the like where they say something."""
+    more = {k: v for k, v in (("part", m.part), ("loss", m.loss), ("sparse", m.sparse)) if v}
     return {**dict(zip(COLUMNS, m.name, strict=True)), **more}
 
 

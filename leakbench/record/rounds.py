@@ -58,7 +58,7 @@ def measure(fed: Federation, scores: Evaluations) -> None:
         if not all(bool(v.isfinite().all()) for v in flat(tensors).values()):
             bad.append(f"{what} is not finite")
     if bad:
-        raise diverged(fed.t, bad[0])
+        raise diverged(fed, bad[0])
 
 
 def end(fed: Federation, scores: Evaluations) -> None:

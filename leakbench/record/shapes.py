@@ -226,6 +226,7 @@ class _Message(Closed):
     probe: Place | None
     part: Literal["", "last_layer"] = ""
     loss: Name = ""
+    sparse: bool = False
 
 
 class _Elsewhere(Closed):

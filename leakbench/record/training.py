@@ -11,15 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakbench.base import errors, locks, provenance
+from leakbench.base import locks, provenance
 from leakbench.base.errors import LeakbenchError, MethodError, UsageError
 from leakbench.base.files import digests, read_meta, write_csv, write_sealed, write_tree
+from leakbench.base.float32 import whole_float32
+from leakbench.base.interrupts import heed
 from leakbench.base.jobs import Progress
+from leakbench.base.raised import is_fault, own_files, raised_text
 from leakbench.base.thread_count import threads
 from leakbench.base.tree import Tree
 from leakbench.federation.choosing import shared_by
 from leakbench.federation.evaluate import Evaluations, evaluated
 from leakbench.federation.federation import Federation
+from leakbench.federation.network import built
 from leakbench.federation.task_data import TaskData
 from leakbench.federation.utility import METRICS
 from leakbench.record import audited, checkpoint, clearing, existing_run, private_data, rounds
@@ -34,8 +38,6 @@ CHECKPOINT_SECONDS = 10.0
 # A method that keeps a model for every client has large ones: training takes so many times as long
 # as writing them.
 CHECKPOINT_SHARE = 20
-# What a method raises by a fault of its own: not a full disk, nor no memory.
-FAULTS = tuple(e for e in errors.FAULTS if e not in (OSError, MemoryError))
 
 
 @dataclass(frozen=True)
@@ -88,10 +90,13 @@ def train_run(
         return Federation(made.method, made.task, data, **how)
 
     try:
-        with threads(shared):
+        with threads(shared), whole_float32():
             policy = fitted(spec.record, federation, spec.rounds, say)
-    except FAULTS as error:  # the method's first round, run to see how much it sends
-        raise MethodError(f"{spec.folder()} failed: {type(error).__name__}: {error}.") from error
+    except (Exception, SystemExit) as error:  # its first round, run to see how much it sends
+        if not is_fault(error):
+            raise
+        why = raised_text(error, own_files(made.method, made.task, *made.wrappers))
+        raise MethodError(f"{spec.folder()} failed: {why}.") from error
     spec = spec.model_copy(update={"record": policy})
     for sentence in _absent(spec, made):
         say(sentence)
@@ -113,7 +118,8 @@ def train_run(
         clearing.clear_rounds(
             folder, whole=restart, after=int(saved[0]["federation"]["t"]) if saved else -1
         )
-        with threads(int(saved[1]["origin"]["threads"]) if saved else shared):
+        count = int(saved[1]["origin"]["threads"]) if saved else shared
+        with threads(count), whole_float32():
             now["threads"] = torch.get_num_threads()
             now = (origins.opened_files(saved[1]["origin"]) if saved else {}) | now
             fed = federation(Recorder(folder, spec.rounds, spec.record))
@@ -130,7 +136,7 @@ def train_run(
 def _shared(made: Parts, data: TaskData) -> int:
     """How many threads share a sum of this run."""
     facts = made.task.facts(made.method)
-    module = made.method.module(made.task.module(facts), facts)
+    module = built(made.task, made.method, facts)
     most = min(made.method.batch, max(data.sizes))
     weights = sum(v.numel() for v in module.parameters())
     return shared_by(most * data.train.stored[0].numel(), weights)
@@ -153,8 +159,11 @@ def _train(
     except LeakbenchError as error:
         write_sealed(folder / "run.json", {**meta, "status": f"failed: {error}"})
         raise
-    except FAULTS as error:
-        why = f"{type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # somebody's code may raise anything, or leave
+        if not is_fault(error):
+            raise
+        heed()
+        why = raised_text(error, own_files(fed.method, fed.task, *fed.wrappers))
         write_sealed(folder / "run.json", {**meta, "status": f"failed: {why}"})
         raise MethodError(f"{spec.folder()} failed: {why}.") from error
     _finish(fed, spec, folder, data, scores, meta)

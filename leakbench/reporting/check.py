@@ -22,7 +22,8 @@ from leakbench.words.outcomes import kind_of_reason, short_reason
 ATTACKS = {CASCADE: "best real attacker", ANY: "worst case", UTILITY: "utility"}
 CHANGES = 3  # so many are told, the others counted
 _MARK = re.compile(r" #[0-9a-f]{4}$")
-_SEEDS = frozenset(("settled_by", "never_settled", "not_all_compared"))  # these are of seeds
+# These are of seeds.
+_SEEDS = frozenset(("corrected", "settled_by", "never_settled", "not_all_compared"))
 
 
 def check_of(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from leakbench.gate.outcome import Comparison, LimitOutcome
 from leakbench.gate.row import GateRow
-from leakbench.reporting.commands import more_seeds, training_command, trains
+from leakbench.reporting.commands import RUNS, attack_commands, more_seeds, training_command, trains
 from leakbench.results.settings import Setting
 
 WORSE = ("leaks more", "loses utility")
@@ -24,7 +25,8 @@ class Settling:
         self, settings: Sequence[Setting], baseline: Path | None, spec: Path | None = None
     ) -> None:
         runs = [run for s in settings for run in s.every]
-        self.folders = shlex.join(dict.fromkeys(str(r.path.parent) for r in runs))
+        self.folders = list(dict.fromkeys(str(r.path.parent) for r in runs))
+        self.attacked = {s.key: _attacks(s) for s in settings}
         self.commands = {s.key: trains(s) for s in settings}
         self.spec = spec
         named = spec is None and baseline is not None and baseline != Path("leakage.json")
@@ -43,12 +45,15 @@ class Settling:
         if now is None and then is not None:
             trained = then.configuration.key in self.commands and not then.is_utility
             if trained:
-                return self._attack
-            return f"{training_command(then, len(then.units.scores))} && {self._attack}"
+                return self._attack(then)
+            folder = Path(self.folders[0]) if self.folders else RUNS
+            train = training_command(then, len(then.units.scores), folder)
+            return f"{train} && {self._attack(then, folder)}"
         if now is not None and c.more:
             return self._check("--spend", str(len(c.more)))
         if now is not None and c.seeds:
-            return f"{self._train(now, more_seeds(now.units.scores, c.seeds))} && {self._attack}"
+            train = self._train(now, more_seeds(now.units.scores, c.seeds))
+            return f"{train} && {self._attack(now)}"
         return self._check("--update", "--accept", c.name)
 
     def _all_seeds(self, c: Comparison) -> list[str]:
@@ -65,12 +70,16 @@ class Settling:
             return ""
         return self._check("--spend", str(len(limit.more)))
 
-    @property
-    def _attack(self) -> str:
-        return f"leakbench attack {self.folders}".rstrip()
+    def _attack(self, row: GateRow, folder: Path | None = None) -> str:
+        """All that its setting was attacked by, and its own: one command for all its rows."""
+        asked = set(self.attacked.get(row.configuration.key, ()))
+        if not row.attacker.made and not row.is_utility:
+            asked.add(row.attacker.key)
+        made = [(name, json.loads(params)) for name, params in sorted(asked)]
+        return attack_commands(self.folders or [str(folder or RUNS)], made)
 
     def _check(self, *options: str) -> str:
-        made = ["ci", str(self.spec)] if self.spec else ["check", *shlex.split(self.folders)]
+        made = ["ci", str(self.spec)] if self.spec else ["check", *self.folders]
         words = ["leakbench", *made, *self.baseline]
         return shlex.join([*words, *options])
 
@@ -79,6 +88,12 @@ class Settling:
         wanted = sorted(seeds)
         words = shlex.split(self.commands.get(row.configuration.key, ""))
         if "--seeds" not in words[:-1]:
-            words = shlex.split(training_command(row, len(wanted)))
+            folder = Path(self.folders[0]) if self.folders else RUNS
+            words = shlex.split(training_command(row, len(wanted), folder))
         words[words.index("--seeds") + 1] = ",".join(map(str, wanted))
         return shlex.join(words)
+
+
+def _attacks(setting: Setting) -> set[tuple[str, str]]:
+    """(attack, its parameters) of all that its runs were attacked by."""
+    return {(a.name, a.params) for run in setting.runs for a in run.attacks}

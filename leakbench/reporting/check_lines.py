@@ -202,13 +202,14 @@ def limit_text(limit: CheckLimit) -> str:
 def _together(rows: Sequence[CheckRow]) -> CheckLine:
     """Rows of one thing that happened: the worst speaks."""
     worst = max(rows, key=_badness)
-    line, others = row_line(worst), [r for r in rows if r is not worst]
+    line, others, asks = row_line(worst), [r for r in rows if r is not worst], worst
     if worst.kind == UNDECIDED:
-        # As many seeds as settle all of them.
-        line = replace(line, why=max(rows, key=lambda r: r.seeds or math.inf).why)
+        # As many seeds as settle all of them: said and trained.
+        asks = max(rows, key=lambda r: r.seeds or math.inf)
+        line = replace(line, why=asks.why)
     return replace(
         line,
-        command=_one_command([worst.command, *(r.command for r in others)]),
+        command=_one_command([asks.command, *(r.command for r in rows if r is not asks)]),
         more=len(others),
         refs=(worst.ref, *(r.ref for r in others)),
     )

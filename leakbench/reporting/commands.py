@@ -8,19 +8,37 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
-from leakbench.gate.row import GateRow
+from leakbench.attacking import choices
+from leakbench.base.errors import UsageError
+from leakbench.gate.row import GateRow, TrainingRecord
 from leakbench.record.folders import AttackFolder
+from leakbench.record.policy import Policy
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 
+RUNS = Path("runs")  # where `leakbench train` puts runs unless told
+
 
 def trains(setting: Setting) -> str:
-    """What trains it, with all its seeds; "" where no command of ours is recorded."""
+    """What trains it into the folder of its runs, with all its seeds.
+
+    "" where no command of ours is recorded.
+    """
     words = recorded(setting.one.meta, "train")
-    return shlex.join(_with_seeds(words, [r.seed for r in setting.every])) if words else ""
+    if not words:
+        return ""
+    words = _with_seeds(words, [r.seed for r in setting.every])
+    return shlex.join([*words, *into(setting.one.path.parent)])
+
+
+def into(folder: Path) -> list[str]:
+    """The option that trains into ``folder``; none where it is what is trained into anyway."""
+    return [] if folder == RUNS else ["-o", str(folder)]
 
 
 def made_by(setting: Setting) -> dict[tuple[str, str], AttackFolder]:
@@ -39,9 +57,40 @@ def attack_command(
     if mine is None:
         return ""
     words = recorded(mine.meta, "attack")
-    options = words[words.index("-a") :] if "-a" in words else ["-a", number.attacker.name]
     runs = [str(r.path) for r in setting.every]
-    return shlex.join(["leakbench", "attack", *runs, *options])
+    if "-a" in words:
+        return shlex.join(["leakbench", "attack", *runs, *words[words.index("-a") :]])
+    return attack_commands(runs, [(number.attacker.name, number.attacker.params)])
+
+
+def attack_commands(runs: Sequence[str], attacks: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+    """What makes these attacks, (name, parameters), on ``runs``: all that fit where none is named.
+
+    Of each the parameters that are not its own defaults. One that is made in several settings
+    needs as many commands, for a list of values would make all their combinations.
+    """
+    rounds: list[dict[str, list[str]]] = []
+    for name, params in attacks:
+        options = _options(f"{name}.", _chosen(name, params))
+        free = next((r for r in rounds if name not in r), None)
+        if free is None:
+            rounds.append({name: options})
+        else:
+            free[name] = options
+    begin, commands = ["leakbench", "attack", *runs], []
+    for made in rounds or [{}]:
+        named = [word for name in made for word in ("-a", name)]
+        commands.append(shlex.join([*begin, *named, *chain.from_iterable(made.values())]))
+    return " && ".join(commands)
+
+
+def _chosen(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that are not what the attack has unless told; all of one not installed."""
+    try:
+        usual = choices.build(name, {}).attack.parameters()
+    except UsageError:
+        return dict(params)
+    return {k: v for k, v in params.items() if k not in usual or usual[k] != v}
 
 
 def recorded(meta: Mapping[str, Any], command: str) -> list[str]:
@@ -56,10 +105,10 @@ def recorded(meta: Mapping[str, Any], command: str) -> list[str]:
     return words if words[:2] == ["leakbench", command] else []
 
 
-def training_command(row: GateRow, seeds: int) -> str:
+def training_command(row: GateRow, seeds: int, folder: Path = RUNS) -> str:
     """The command that trains the setting of a baseline's row with at least so many seeds.
 
-    It is as complete as the row tells.
+    Into ``folder``; it is as complete as the row tells.
     """
     c, setting = row.configuration, row.training.setting
     words = ["leakbench", "train", "-t", c.task.split(" (")[0], "-d", c.defense]
@@ -69,7 +118,18 @@ def training_command(row: GateRow, seeds: int) -> str:
     rounds = setting.get("rounds")
     words += _options("", {k: v for k, v in setting.items() if k.startswith("task.")})
     words += ["--rounds", str(rounds)] if rounds else []
+    words += [*_how(row.training), *into(folder)]
     return shlex.join(_with_seeds(words, more_seeds(row.units.scores, seeds)))
+
+
+def _how(training: TrainingRecord) -> list[str]:
+    """The options that say how numbers are made, and what is called what, as a run records them."""
+    words = ["--engine", training.engine, "--dtype", training.dtype]
+    usual, kept = Policy().parameters(), dict(training.record)
+    name = kept.pop("name", "")
+    words += _options("record.", {k: v for k, v in kept.items() if v != usual.get(k)})
+    words += ["--record", str(name)] if name else []
+    return [*words, *(["--as", training.called] if training.called else [])]
 
 
 def more_seeds(there: Sequence[int] | Mapping[int, Any], count: int) -> list[int]:

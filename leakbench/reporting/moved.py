@@ -217,6 +217,12 @@ class _Compared:
         numbers = (turn * self.worse.d, *self._limits())
         told = [math.exp(x) if log else x for x in numbers]
         word, why = self._word(more, less), self.why
+        if word == "cannot tell" and not why and self.counted and now.allowed is not None:
+            for moved, levels in ((self.worse, more), (self.better, less)):
+                if levels and judge(moved, now.allowed, 0.025) == "leaks more":
+                    level = levels[0]
+                    facts = {"p": moved.p(), "level": level, "low": moved.lower(level)}
+                    why = (reason("corrected", **facts),)
         if self.doubt and word not in MORE:
             word, why = "cannot tell", (self.doubt, *why)
         return Moved(

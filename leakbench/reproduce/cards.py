@@ -185,8 +185,8 @@ def partly(rows: Sequence[Row]) -> dict[str, list[str]]:
         if not r.ours or not r.method or r.method in nowhere or (r.task, r.label) in done:
             continue
         said = out.setdefault(r.task, [])
-        if _plain(r.label) not in said:
-            said.append(_plain(r.label))
+        if r.label not in said:
+            said.append(r.label)
     return dict(sorted(out.items()))
 
 
@@ -232,16 +232,13 @@ def _head(*names: str) -> list[str]:
 
 
 def _line(*cells: str) -> str:
-    return "| " + " | ".join(cells) + " |"
+    """A line of a table; a bar inside a cell would split it, so it is escaped."""
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
 def _method(r: Row, *, dead: bool) -> str:
     """Its name in the table; a run that learnt nothing says so, whichever row noted it."""
-    return _plain(r.label) + (" (dead run)" if dead else "")
-
-
-def _plain(label: str) -> str:
-    return label.replace("|", "/")
+    return r.label + (" (dead run)" if dead else "")
 
 
 def _where(r: Row) -> str:

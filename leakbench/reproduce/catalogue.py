@@ -1,43 +1,24 @@
-"""The recipes by name."""
+"""The recipes by name: a file of ``recipes/`` each."""
 
 from __future__ import annotations
 
-from leakbench.base.errors import UnknownName, among
-from leakbench.reproduce import (
-    fedaa,
-    fedaa_captions,
-    fedaa_loss,
-    fedaa_names,
-    fedaa_variance,
-    fedhide,
-    fedhide_identities,
-    fedhide_inversion,
-    fedmetric,
-    findings,
-    flea,
-    like_clients,
-)
-from leakbench.reproduce.recipe import Recipe
+from pathlib import Path
 
-_FEDHIDE = (fedhide_inversion.RECIPE, *fedhide.RECIPES, fedhide_identities.RECIPE)
-_FEDAA = (
-    *fedaa.RECIPES,
-    *fedaa_captions.RECIPES,
-    fedaa_loss.RECIPE,
-    fedaa_variance.RECIPE,
-    fedaa_names.RECIPE,
-)
-RECIPES: dict[str, Recipe] = {
-    r.name: r
-    for r in (
-        *_FEDHIDE,
-        *fedmetric.RECIPES,
-        *findings.RECIPES,
-        like_clients.RECIPE,
-        *flea.RECIPES,
-        *_FEDAA,
-    )
-}
+from leakbench.base.errors import UnknownName, among
+from leakbench.reproduce.printed import EVERYTHING
+from leakbench.reproduce.recipe import Recipe
+from leakbench.reproduce.recipe_file import read_recipe
+
+FOLDER = Path(__file__).with_name("recipes")
+
+
+def _in_order() -> list[str]:
+    """Their names as the papers print what they make, and then what no paper prints."""
+    printed = [name for p in EVERYTHING for name in p.recipes]
+    return list(dict.fromkeys([*printed, *sorted(p.stem for p in FOLDER.glob("*.toml"))]))
+
+
+RECIPES: dict[str, Recipe] = {name: read_recipe(FOLDER / f"{name}.toml") for name in _in_order()}
 
 
 def find_recipe(name: str) -> Recipe:

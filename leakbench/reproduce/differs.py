@@ -10,7 +10,7 @@ from typing import Any
 
 from leakbench.record.runspec import Parts, RunSpec, parts
 from leakbench.reproduce.recipe import Params, Setup
-from leakbench.reproduce.row import STAND_IN
+from leakbench.reproduce.row import Departure
 from leakbench.results import claims
 
 # Metric of a record about a paper's setup -> where the same stands in a spec.
@@ -28,7 +28,6 @@ _SETUP = {
 # Papers that train all methods as their own, whose values they print under its name, which is the
 # paper's.
 _ALIKE = ("fedaa", "flea")
-_OTHERWISE = "(IID study)"  # how the source of a record ends that is of one figure alone
 _ALSO = {"encoder_learning_rate": "learning_rate"}  # what a paper calls otherwise on one data set
 _NAMES = {
     "task.clients": "clients",
@@ -39,9 +38,9 @@ _NAMES = {
 }
 
 
-def sentences(
+def differences(
     paper: str, setup: Setup, specs: Sequence[RunSpec], own: Params | None = None
-) -> list[str]:
+) -> list[Departure]:
     """What differs between ``specs`` and the paper on its data set, one phrase each.
 
     ``specs``: one case with its seeds; none of a study.
@@ -49,9 +48,11 @@ def sentences(
     ``own``: the case's parameters. Others that a task or a recipe sets otherwise than the method
     does are told, too.
     """
-    out = [f"{STAND_IN}: {setup.stand_in}"] if setup.stand_in else []
+    data = f"stand-in data: {setup.stand_in}"
+    out = [Departure(data, "data")] if setup.stand_in else []
+    stated = [Departure(text, "setup") for text in setup.differs]
     if not specs:
-        return [*out, *setup.differs]
+        return [*out, *stated]
     spec, made = specs[0], parts(specs[0])
     reasons = setup.why.get(spec.defense.name, {})
 
@@ -64,14 +65,15 @@ def sentences(
             if ours is not None and abs(float(ours) - float(value)) > 1e-12:
                 name = place.rpartition(".")[2]
                 said = f"{_NAMES.get(place, name)} {_number(ours)}, not {_number(value)}"
-                out.append(said + reason(name))
+                out.append(Departure(said + reason(name), "setup"))
     seeds = {
         r["seeds"]
         for r in claims.published()
         if r["paper"] == paper and claims.dataset(r) == setup.dataset and r["seeds"]
     }
     if seeds and len(specs) != max(seeds):
-        out.append(f"{len(specs)} seed{'s' * (len(specs) > 1)}, not {max(seeds)}")
+        said = f"{len(specs)} seed{'s' * (len(specs) > 1)}, not {max(seeds)}"
+        out.append(Departure(said, "setup"))
     told = {
         place.partition(".")[2]
         for metric in printed(paper, setup.dataset)
@@ -81,10 +83,11 @@ def sentences(
         value = spec.defense.params[name]
         if name not in told and value != field.get_default():
             usual = f"{field.get_default()}: {str(field.description).replace(';', ',')}"
-            out.append(f"{name} = {value} (by default {usual})" + reason(name))
+            said = f"{name} = {value} (by default {usual})" + reason(name)
+            out.append(Departure(said, "default"))
     if spec.dtype != "float32":
-        out.append(spec.dtype)
-    return [*out, *setup.differs]
+        out.append(Departure(spec.dtype, "setup"))
+    return [*out, *stated]
 
 
 def printed(paper: str, dataset: str) -> dict[str, Any]:
@@ -100,7 +103,6 @@ def printed(paper: str, dataset: str) -> dict[str, Any]:
             record["paper"] == paper
             and claims.dataset(record) in (dataset, None)
             and record["method"] in whose
-            and not record["source"].endswith(_OTHERWISE)
         )
         metric = _ALSO.get(record["metric"], record["metric"])
         if mine and metric in _SETUP and not record["setting"]:

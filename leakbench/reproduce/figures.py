@@ -18,17 +18,15 @@ from leakbench.base.errors import NotMeasured
 from leakbench.base.files import read_csv, write_csv
 from leakbench.metrics import prototype_pairs
 from leakbench.reproduce import (
+    diagnostics,
     expected_exposure,
-    fedaa_loss,
-    fedaa_names,
-    fedaa_variance,
     figure_data,
     labels,
+    name_correlations,
     prototype_views,
     write,
 )
-from leakbench.reproduce.fedaa_setups import ABLATED, METHODS
-from leakbench.reproduce.recipe import UTILITY, Case, Recipe
+from leakbench.reproduce.recipe import UTILITY, Case, Figure, Recipe
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.results.settings import Setting
 
@@ -48,6 +46,7 @@ MARKS = {"fedaws": "*", "fedgn": "o", "fedcs": "s", "fedhide": "^", "fedmetric":
 OUTSIDE = {"loc": "upper left", "bbox_to_anchor": (1, 1)}  # of a legend
 GAP, BLOCK = 1, 4  # pixels between images, and more between the columns of two attacks
 EMPTY = 0.85  # grey where nothing was rebuilt
+MAPPED = 500  # images of a heat map
 
 
 @dataclass(frozen=True)
@@ -334,7 +333,7 @@ def _inversion(paper: PaperFigure) -> None:
         names = [label for label, _ in lines]
         at = [tall * (k + 0.5) - GAP / 2 for k in range(len(lines))]
         axes.set_yticks(at, names, fontsize=7, parse_math=False)
-        heads = [m.title.removeprefix("PSNR, ") for m in measures]
+        heads = [m.short or m.title for m in measures]
         middle = [wide * (k + 0.5) - BLOCK / 2 for k in range(len(measures))]
         axes.set_xticks(middle, heads, fontsize=7, parse_math=False)
 
@@ -533,7 +532,8 @@ def _by_share(
     def figure(paper: PaperFigure) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        what = up or paper.recipe.measures[0].title.removeprefix("best ")
+        first = paper.recipe.measures[0]
+        what = up or first.short or first.title
         sets = paper.sets
         shares = list(dict.fromkeys(c.params["fraction"] for c in paper.cases))
         size = (1.4 + 3.8 * len(shares), 3.4 * len(sets))
@@ -546,10 +546,10 @@ def _by_share(
                         setting = paper.settings.get((case.label, dataset))
                         if setting is None:
                             continue
-                        method = next(m for m in METHODS if case.label.startswith(f"{m},"))
+                        name = case.short or case.label
                         for more, found in seeds(setting).items():
-                            line = ":" if more else _dash(method)
-                            _band(axes, found, place, method + more, line)
+                            line = ":" if more else _dash(case)
+                            _band(axes, found, place, name + more, line)
                     _titled(axes, f"{where}, C = {share:g}", "round", what)
                     axes.set_yscale(scale)
                     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -558,14 +558,14 @@ def _by_share(
     return figure
 
 
-def _dash(method: str) -> str:
+def _dash(case: Case) -> str:
     """FedAA without some of its parts is dashed: it often lies on FedAA."""
-    return "--" if method in (*ABLATED, "Neither") else "-"
+    return "--" if {"identifier", "fine_tune"} & case.params.keys() else "-"
 
 
 def _losses(setting: Setting) -> Mapping[str, Sequence[OneSeed]]:
     """Figure 4: the global model's loss on the clients' data."""
-    return {"": [fedaa_loss.losses(r) for r in setting.runs]}
+    return {"": [diagnostics.diagnostic(r, diagnostics.LOSS) for r in setting.runs]}
 
 
 def _variances(setting: Setting) -> Mapping[str, Sequence[OneSeed]]:
@@ -573,8 +573,8 @@ def _variances(setting: Setting) -> Mapping[str, Sequence[OneSeed]]:
 
     A second upload's comes one epoch after an average.
     """
-    first = [fedaa_variance.variances(r, fedaa_variance.FIRST) for r in setting.runs]
-    second = [fedaa_variance.variances(r, fedaa_variance.SECOND) for r in setting.runs]
+    first = [diagnostics.diagnostic(r, diagnostics.FIRST) for r in setting.runs]
+    second = [diagnostics.diagnostic(r, diagnostics.SECOND) for r in setting.runs]
     return {"": first, ", second upload": [v for v in second if v]}
 
 
@@ -599,7 +599,7 @@ def _names(paper: PaperFigure) -> None:
             heats = (("r2", "R² (Eq. 13)"), ("corrected", "corrected R²"))
             for axes, (key, title) in zip(panels, heats, strict=False):
                 _heat(axes, key, found)
-                at = f"{write.title(mine)}: {title}, n = {fedaa_names.MAPPED}"
+                at = f"{write.title(mine)}: {title}, n = {MAPPED}"
                 axes.set_title(at, fontsize=8.5, parse_math=False)
             _over_n(panels[2], found)
 
@@ -609,11 +609,11 @@ def _heat(axes: Any, key: str, found: Found) -> None:
 
     A set with itself is 1 (a constant one: 0 by convention).
     """
-    sets = fedaa_names.SETS
+    sets = name_correlations.SETS
     table = []
     for x in sets:
-        line = [found.get((key, x, y, fedaa_names.MAPPED), math.nan) for y in sets]
-        line[sets.index(x)] = 0.0 if x == fedaa_names.ONE else 1.0
+        line = [found.get((key, x, y, MAPPED), math.nan) for y in sets]
+        line[sets.index(x)] = 0.0 if x == name_correlations.ONE else 1.0
         table.append(line)
     axes.imshow(table, vmin=0, vmax=1, cmap="Blues")
     for i, line in enumerate(table):
@@ -637,10 +637,12 @@ def _over_n(axes: Any, found: Found) -> None:
         "corrected": ("--", "corrected R²"),
     }
     at: list[int] = []
-    for place, name in enumerate(fedaa_names.SETS[1:]):
-        at = sorted(n for key, x, y, n in found if (key, x, y) == ("r2", fedaa_names.RAW, name))
+    for place, name in enumerate(name_correlations.SETS[1:]):
+        at = sorted(
+            n for key, x, y, n in found if (key, x, y) == ("r2", name_correlations.RAW, name)
+        )
         for key, (line, _) in lines.items():
-            values = [found[key, fedaa_names.RAW, name, n] for n in at]
+            values = [found[key, name_correlations.RAW, name, n] for n in at]
             look = {
                 "lw": _wide(place),
                 "color": "black" if key == "r2_null" else f"C{place}",
@@ -649,14 +651,14 @@ def _over_n(axes: Any, found: Found) -> None:
             axes.plot(at, values, line, ms=3, label=name if key == "r2" else f"_{key}", **look)
     for key, (line, what) in lines.items():
         axes.plot([], [], line, lw=1, color="black" if key == "r2_null" else GREY, label=what)
-    _titled(axes, f"with {fedaa_names.RAW}", "n, images", "R²", (-0.05, 1.03))
+    _titled(axes, f"with {name_correlations.RAW}", "n, images", "R²", (-0.05, 1.03))
     axes.set_xscale("log")
     axes.set_xticks(at, [f"{n:,}" for n in at])
     axes.minorticks_off()
     _legend(axes, 6.5, **OUTSIDE)
 
 
-FIGURES: dict[str, Callable[[PaperFigure], None]] = {
+FIGURES: dict[Figure, Callable[[PaperFigure], None]] = {
     "accuracy": _accuracy,
     "identities": _identities,
     "tsne": _tsne,

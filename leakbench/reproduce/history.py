@@ -13,11 +13,11 @@ from pathlib import Path
 from leakbench.base.files import read_csv
 from leakbench.base.part import Part
 from leakbench.reproduce.recipe import Recipe, Setup
-from leakbench.reproduce.row import STAND_IN
+from leakbench.scoring import flags
 
 SHIPPED = "reproduced.json"
 NEVER = "never run"
-_READ = ("dataset", "task", "label", "value", "seeds", "differs")
+_READ = ("dataset", "task", "label", "value", "seeds", "flags")
 
 
 class Column(Part):
@@ -105,8 +105,13 @@ def _column(recipe: Recipe, scale: str, setup: Setup, rows: Sequence[Mapping[str
     made = [r for r in rows if r["dataset"] == setup.column and r["label"] in labels and r["value"]]
     return Column(
         name=setup.column,
-        task=next((r["task"] for r in made if r["differs"].startswith(STAND_IN)), ""),
+        task=next((r["task"] for r in made if _stands_in(r)), ""),
         cases=len(labels),
         run=len({r["label"] for r in made}),
         seeds=max((len(r["seeds"].split("|")) for r in made), default=0),
     )
+
+
+def _stands_in(row: Mapping[str, str]) -> bool:
+    """Are the data of the row in the place of the paper's?"""
+    return "stand_in_data" in flags.split_flags(row["flags"])

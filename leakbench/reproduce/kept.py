@@ -17,7 +17,6 @@ from leakbench.reproduce.row import DIRTY, Row
 from leakbench.results import claims
 from leakbench.scoring import flags
 
-KEPT = "from an earlier table"
 _SAME = (
     *("recipe", "scale", "dataset", "task", "label", "method", "params", "rounds"),
     *("measure", "metric", "attack", "attack_params"),
@@ -81,10 +80,9 @@ def _either(now: Row, before: Row | None, case: Planned) -> Row:
     marks |= {"stand_in_data"} if case.setup.stand_in else set()
     measured = {k: getattr(before, k) for k in _MEASURED}
     if len(before.seeds) != len(case.seeds):  # which is among what differs
-        measured["differs"] = before.differs
+        measured |= {"differs": before.differs, "differs_as": before.differs_as}
     claim = claims.claim_beside(now.claim, unofficial="unofficial_data" in marks)
-    notes = dict.fromkeys(part for part in (*before.note.split("; "), KEPT) if part)
-    said = {"flags": frozenset(marks), "claim": claim, "note": "; ".join(notes)}
+    said = {"flags": frozenset(marks), "claim": claim, "note": before.note, "kept": True}
     return now.model_copy(update={**measured, **said})
 
 

@@ -5,7 +5,7 @@ Else rows that were made before there was a flag would look cleanest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from leakbench.federation.utility import METRICS
@@ -39,6 +39,7 @@ def marked(recipe: Recipe | None, rows: Sequence[Row]) -> list[Row]:
     dead = {(r.dataset, r.label) for r in rows if r.dead or _by_chance(r)}
     rising = _rising(rows)
     rounds = {} if recipe is None else _rounds(recipe)
+    stand_ins = set() if recipe is None else set(_stand_ins(recipe))
     # What an untrained network gives away does not go by how long it was trained afterwards.
     fresh = {m.key for m in recipe.measures if m.stage == "untrained"} if recipe else set[str]()
     out = []
@@ -46,6 +47,7 @@ def marked(recipe: Recipe | None, rows: Sequence[Row]) -> list[Row]:
         marks = (r.flags - {UNDERTRAINED}) | of_row(r, rounds.get((r.scale, r.dataset)))
         marks |= {UNDERTRAINED} if (r.dataset, r.label) in rising else set()
         marks -= flags.OF_TRAINING if r.measure in fresh else set()
+        marks |= {"stand_in_data"} if (r.dataset, r.task) in stand_ins else set()
         marks |= {"dead_run"} if (r.dataset, r.label) in dead else set()
         out.append(r.model_copy(update={"flags": marks}) if r.ours else r)
     return out
@@ -93,6 +95,13 @@ def _rising(rows: Sequence[Row]) -> set[tuple[str, str]]:
         if sign * gained > 0 and sign * late > LAGS * sign * gained:
             found.add((end.dataset, end.label))
     return found
+
+
+def _stand_ins(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    """(column, task) of what stands in for a paper's data."""
+    for scale in recipe.scales.values():
+        setups = [s for each in scale.setups for s in (each, each.otherwise) if s is not None]
+        yield from ((s.column, s.task) for s in setups if s.stand_in)
 
 
 def _rounds(recipe: Recipe) -> Mapping[tuple[str, str], int]:

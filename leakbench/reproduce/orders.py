@@ -198,9 +198,6 @@ class Collapses(Order):
         mine = [r for r in rows if (r.dataset, r.label) == (dataset, self.label) and r.ours]
         if mine and all(r.dead for r in mine):
             numbers = ", ".join(f"{r.metric} {r.ours.text()}" for r in mine if r.ours)
-            text = (
-                f"{self.text}: holds. {self.label} is a dead run; flagged beside each of its"
-                f" numbers ({numbers}), which are no privacy."
-            )
-            return Statement(dataset, self.text, HOLDS, text)
+            told = f"{self.label} is a dead run; flagged beside each of its numbers ({numbers})"
+            return Statement(dataset, self.text, HOLDS, f". {told}, which are no privacy.")
         return super().judge(rows, dataset)

@@ -95,7 +95,8 @@ def _differs(rows: Sequence[Row]) -> str:
     """What all rows share, but for what a parameter is by default."""
     each = [set(r.differs) for r in rows]
     shared = set.intersection(*each)
-    return "; ".join(d for d in rows[0].differs if d in shared and "by default" not in d)
+    told = [d.text for d in rows[0].differences if d.kind != "default"]
+    return "; ".join(text for text in told if text in shared)
 
 
 def overview_pages(results: Path) -> Iterator[tuple[Path, str]]:

@@ -2,29 +2,49 @@
 
 It also says which of the paper's statements can be checked.
 
-A recipe with a ``study`` needs none: its numbers are of the data themselves.
+A recipe with a ``study`` needs none: its numbers are of the data themselves. Recipes are data: each
+is a file of ``recipes/``, which ``recipe_file`` reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from leakbench.federation.precision import Dtype
-from leakbench.record.folders import Run
 from leakbench.record.policy import Policy
-from leakbench.reproduce.statements import Order
+from leakbench.reproduce.statements import KnownKeys, Order
 
 SCALES = ("smoke", "small", "full")
 PLAIN = Policy(probes=0, audited=1)
 Params = Mapping[str, Any]
-BY_HAND = "chosen by hand, no sweep was made"  # of a parameter that is not the paper's
 UTILITY = "utility"  # the measure that is the task's utility metric, whatever that is
+# What code a recipe may name, of ``rows`` and ``figures``: a view of a run gives a number per unit,
+# a study a number per measure where no run is needed, and a figure draws what there is.
+View = Literal["", "log10_sphere_ratios", "late_loss", "first_variance", "last_variance"]
+Study = Literal["", "name_correlations", "feature_clusters", "client_sizes"]
+Figure = Literal[
+    "",
+    "accuracy",
+    "identities",
+    "tsne",
+    "inversion",
+    "lam",
+    "scale",
+    "rounds",
+    "sizes",
+    "privacy",
+    "weights",
+    "fractions",
+    "loss",
+    "variance",
+    "names",
+]
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(KnownKeys):
     """A row of the paper, and what that is here."""
 
     label: str  # as it is called in the paper
@@ -38,6 +58,7 @@ class Case:
     sweep: tuple[str, tuple[float, ...]] | None = None
     swept: tuple[str, ...] = SCALES[1:]
     of: str = ""  # the case of whose sweep it is a value
+    short: str = ""  # its label in a figure where a panel's title says the rest
 
     def at(self, scale: str) -> tuple[Case, ...]:
         """What is run of it at ``scale``: itself, or every value of its sweep."""
@@ -54,18 +75,19 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Measure:
+class Measure(KnownKeys):
     """A column: a metric of an attack, a view of a run, a number of a study, or the utility."""
 
     key: str
     title: str
+    short: str = ""  # its title in a figure that is of nothing else
     metric: str = ""
     attack: str = ""
     params: Params = field(default_factory=dict)
     printed: bool = True  # by the paper
     over: str = ""  # what the standard deviation beside it is over, if the paper gives one
     defenses: tuple[str, ...] = ()  # whom it is asked of; all where empty
-    view: Callable[[Run], Sequence[float]] | None = None  # a run -> a number per unit
+    view: View = ""
     unit: str = "client"  # of ``view``; of a run there is one, so a single seed has no interval
     # Of the utility (utility.csv); the best round is chosen on the test set, as papers do.
     statistic: Literal["final", "best", "last10"] = "final"
@@ -73,9 +95,13 @@ class Measure:
     stage: Literal["", "untrained", "early", "middle"] = ""
     probe: bool = False  # of an attack's number: on single-image updates, not on real ones?
 
+    def asks(self, defense: str) -> bool:
+        """Is it asked of this method?"""
+        return not self.defenses or defense in self.defenses
+
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(KnownKeys):
     """The task on which one data set's column is made."""
 
     # Of the paper, in our names; its numbers are looked up under this name.
@@ -103,7 +129,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Scale:
+class Scale(KnownKeys):
     """How much is done: the data sets, seeds, and what is recorded."""
 
     time: str  # about how long, in words
@@ -117,12 +143,8 @@ class Scale:
     attacks: Params = field(default_factory=dict)
 
 
-# A data set, what a case asks of it, and the seed of the draw -> measure's key: number.
-Study = Callable[[Setup, Params, int], Mapping[str, float]]
-
-
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(KnownKeys):
     """A table or figure."""
 
     name: str
@@ -132,10 +154,10 @@ class Recipe:
     measures: tuple[Measure, ...]
     scales: Mapping[str, Scale]
     orders: tuple[Order, ...] = ()
-    figure: str = ""  # a name of ``leakbench.reproduce.figures``, "" for none
+    figure: Figure = ""
     choices: tuple[str, ...] = ()  # what the paper leaves open
     # Where no run is needed: what gives a case's numbers. Seeds are then draws.
-    study: Study | None = None
+    study: Study = ""
 
     def of(self, scale: str) -> tuple[Case, ...]:
         """The cases that are run at ``scale``."""
@@ -156,6 +178,6 @@ class Recipe:
         out: list[tuple[str, dict[str, Any]]] = []
         for m in self.measures:
             attack = (m.attack, self.asked(m, scale))
-            if m.attack and (not m.defenses or defense in m.defenses) and attack not in out:
+            if m.attack and m.asks(defense) and attack not in out:
                 out.append(attack)
         return out

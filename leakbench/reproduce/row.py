@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap, zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import read_csv, write_csv
@@ -36,21 +44,28 @@ COLUMNS = (
         "runs",
         "twin",
         "differs",
+        "differs_as",
+        "kept",
         "note",
     ),
 )
-LATER = (
-    "rise",
-    "twin",
-)  # columns that a table of before lacks, as does one of which no row fills them
+# Columns that a table of before lacks, as does one of which no row fills them.
+LATER = ("rise", "twin", "differs_as", "kept")
 UNTUNED = "untuned"  # the flag of the best of some values of which not all were tried
 DIRTY = "-dirty"  # how a commit ends whose code was changed and not committed
-STAND_IN = "stand-in data"  # how a difference begins that says what stands in for the paper's data
+KEPT = "from an earlier table"
+# What a difference is of: the row itself, which is none of the paper's; its data, in whose place
+# others are; a parameter that is not the method's default; or all else of the setup.
+Kind = Literal["row", "data", "default", "setup"]
 
 
 def _read(parse: Callable[[str], Any]) -> BeforeValidator:
     """A cell of the file; what is no text is a value already."""
     return BeforeValidator(lambda v: parse(v) if isinstance(v, str) else v)
+
+
+def _yes(true: bool) -> str:
+    return "yes" * true
 
 
 def _split(sign: str) -> BeforeValidator:
@@ -66,6 +81,13 @@ Flags = Annotated[
     frozenset[str], _read(flags.split_flags), PlainSerializer(flags.join, return_type=str)
 ]
 Words = Annotated[tuple[str, ...], _split("|"), _join("|")]
+
+
+class Departure(NamedTuple):
+    """From the paper, in a phrase; ``kind``: of what it is, "" in a table that does not say."""
+
+    text: str
+    kind: Kind | Literal[""] = ""
 
 
 class Measurement(Part):
@@ -139,9 +161,20 @@ class Row(Part):
     dtype: Words = ()
     commit: Words = ()
     runs: Words = ()
-    # From the paper, a phrase each.
+    # From the paper, a phrase each, and of what it is: ``differences``.
     differs: Annotated[tuple[str, ...], _split("; "), _join("; ")] = ()
+    differs_as: Annotated[tuple[Kind, ...], _split("|"), _join("|")] = ()
+    # Is it of the table that lay here before, its runs gone?
+    kept: Annotated[bool, _read("yes".__eq__), PlainSerializer(_yes, return_type=str)] = False
     note: str = ""
+
+    @field_validator("differs_as")
+    @classmethod
+    def _each(cls, kinds: tuple[Kind, ...], info: ValidationInfo) -> tuple[Kind, ...]:
+        """One for each difference, or none at all."""
+        if kinds and len(kinds) != len(info.data.get("differs", ())):
+            raise ValueError("not one for each difference")
+        return kinds
 
     @property
     def dead(self) -> bool:
@@ -166,8 +199,18 @@ class Row(Part):
     @property
     def stand_in(self) -> bool:
         """Are its data in the place of the paper's?"""
-        said = any(d.startswith(STAND_IN) for d in self.differs)
-        return said or "stand_in_data" in self.flags
+        return "data" in self.differs_as or "stand_in_data" in self.flags
+
+    @property
+    def differences(self) -> tuple[Departure, ...]:
+        """From the paper."""
+        told = zip_longest(self.differs, self.differs_as, fillvalue="")
+        return tuple(starmap(Departure, told))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of it beside its number."""
+        return tuple(filter(None, (self.note, KEPT * self.kept)))
 
     @property
     def cells(self) -> dict[str, Any]:

@@ -20,12 +20,15 @@ from leakbench.record import origin
 from leakbench.record.folders import Run
 from leakbench.record.runspec import parts
 from leakbench.record.twin import twins_alike
-from leakbench.reproduce import prototype_views
-from leakbench.reproduce.differs import sentences
+from leakbench.reproduce import diagnostics, prototype_views
+from leakbench.reproduce.client_sizes import client_sizes
+from leakbench.reproduce.differs import differences
+from leakbench.reproduce.feature_clusters import feature_clusters
+from leakbench.reproduce.name_correlations import name_correlations
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.pooling import pooled
-from leakbench.reproduce.recipe import Measure, Params, Recipe, Study
-from leakbench.reproduce.row import DIRTY, Measurement, Row
+from leakbench.reproduce.recipe import Measure, Params, Recipe, Setup, Study, View
+from leakbench.reproduce.row import DIRTY, Departure, Measurement, Row
 from leakbench.results import claims, rise
 from leakbench.results.cells import missing_text
 from leakbench.results.number import END, Claim, Number
@@ -37,6 +40,19 @@ from leakbench.work.whole_run import Told
 
 Fill = Callable[[Measure, Row], Row]
 Cells = dict[str, Any]  # of a row, by their names
+# A run -> a number per unit.
+VIEWS: Mapping[View, Callable[[Run], Sequence[float]]] = {
+    "log10_sphere_ratios": lambda run: prototype_views.log10_sphere_ratios(run).tolist(),
+    "late_loss": diagnostics.late_loss,
+    "first_variance": diagnostics.first_variance,
+    "last_variance": diagnostics.last_variance,
+}
+# A data set, what a case asks of it, and the seed of the draw -> measure's key: number.
+STUDIES: Mapping[Study, Callable[[Setup, Params, int], Mapping[str, float]]] = {
+    "name_correlations": name_correlations,
+    "feature_clusters": feature_clusters,
+    "client_sizes": client_sizes,
+}
 NOT_ASKED = "not asked of this method"
 LEFT_OUT = "not run: left out by --only"
 # What the runs say of a number that no attack gave.
@@ -106,7 +122,9 @@ def _nothing(why: str) -> Fill:
 
 def _about(recipe: Recipe, scale: str, p: Planned) -> Row:
     """What all rows of one case say."""
-    own = [f"no row of the paper: {p.case.ours}"] if p.case.ours else []
+    own = Departure(f"no row of the paper: {p.case.ours}", "row")
+    found = differences(recipe.paper, p.setup, p.specs, p.case.params)
+    told = [own, *found] if p.case.ours else found
     return Row(
         recipe=recipe.name,
         scale=scale,
@@ -118,7 +136,8 @@ def _about(recipe: Recipe, scale: str, p: Planned) -> Row:
         measure="",
         metric="",
         rounds=p.setup.rounds or None,
-        differs=(*own, *sentences(recipe.paper, p.setup, p.specs, p.case.params)),
+        differs=tuple(d.text for d in told),
+        differs_as=tuple(d.kind for d in told if d.kind),
     )
 
 
@@ -145,7 +164,8 @@ class _OfStudy:
 
     def __init__(self, planned: Planned, study: Study) -> None:
         seeds, (commit, dirty) = planned.seeds, provenance.source()
-        self.draws = {s: study(planned.setup, planned.case.params, s) for s in seeds}
+        asked = (planned.setup, planned.case.params)
+        self.draws = {s: STUDIES[study](*asked, s) for s in seeds}
         self.made = {
             "flags": frozenset(flags.of_seeds(len(seeds)) | _stand_in(planned)),
             "seeds": seeds,
@@ -184,9 +204,11 @@ class _OfRuns:
     def of(self, m: Measure, row: Row) -> Row:
         """The row with the number of one measure, or with the reason why there is none."""
         if m.view:
-            found = self._viewed(m, m.view)
+            found = self._viewed(m)
+        elif m.attack:
+            found = self._attacked(m)
         else:
-            found = self._attacked(m) if m.attack else self._gained(m)
+            found = self._gained(m)
         unofficial = "unofficial_data" in found.get("flags", ())
         claim = claims.claim_beside(row.claim, unofficial=unofficial)
         return row.model_copy(update={**self.made, **found, "claim": claim})
@@ -207,14 +229,15 @@ class _OfRuns:
         reasons = self._lacking("", self.setting.utility[0].meaning.name)
         return {"note": "; ".join(reasons) or f"no {m.statistic}"}
 
-    def _viewed(self, m: Measure, view: Callable[[Run], Sequence[float]]) -> Cells:
+    def _viewed(self, m: Measure) -> Cells:
         """The mean over the units of all seeds, and Student's interval.
 
         A single number has none.
         """
-        if m.defenses and self.planned.case.defense not in m.defenses:
+        if not m.asks(self.planned.case.defense):
             return {"note": NOT_ASKED}
         try:
+            view = VIEWS[m.view]
             each = {r.seed: list(map(float, view(r))) for r in self.setting.runs}
             ours = pooled(each, m.unit)
         except (NotMeasured, ValueError) as error:
@@ -244,7 +267,7 @@ class _OfRuns:
         return next((of_stage[s] for s in stages if s in of_stage), None)
 
     def _why(self, m: Measure) -> str:
-        if m.defenses and self.planned.case.defense not in m.defenses:
+        if not m.asks(self.planned.case.defense):
             return NOT_ASKED
         said = [text for attack, text in self.found.said if attack == m.attack]
         when = f"stage {m.stage}" if m.stage else "the end of training"

@@ -10,7 +10,9 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict
 
 from leakbench.reproduce.row import UNTUNED, Measurement, Row
 from leakbench.scoring import flags
@@ -25,6 +27,12 @@ OPEN: Verdict = "cannot be judged here"
 Relation = Literal["below", "in order", "out of order", "above"]
 
 
+class KnownKeys:
+    """What is read from a recipe's file: no key in it is unknown."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+
 @dataclass(frozen=True)
 class Statement:
     """What the paper says, and what became of it here."""
@@ -32,11 +40,16 @@ class Statement:
     dataset: str
     text: str  # the paper's
     verdict: Verdict
-    sentence: str  # says so with the numbers
+    more: str  # what follows, with the numbers
+
+    @property
+    def sentence(self) -> str:
+        """All of it."""
+        return f"{self.text}: {self.verdict}{self.more}"
 
 
 @dataclass(frozen=True)
-class Order(ABC):
+class Order(KnownKeys, ABC):
     """What a paper says of the order of some values."""
 
     text: str  # the paper's statement
@@ -79,7 +92,7 @@ class Order(ABC):
         doubts = _doubts(verdict, {label: mine[label][0].flags for label in live})
         if doubts:
             verdict, why = WITHIN, f"{why}, but {'; '.join(doubts)}"
-        said = [f"{self.text}: {verdict}" + (f" ({why})" if why else "")]
+        said = [f" ({why})" if why else ""]
         said += [_listed(live)] if live else []
         if dead:
             said.append(f"Left out, because dead runs support nothing: {_listed(dead)}")

@@ -98,8 +98,11 @@ def _best(recipe: Recipe, rows: Sequence[Row], tried: Set[str], planned: Planned
             notes[:0] = [f"{said}: {r.params[name]:g}"]
         about: Cells = {"label": case.label, "claim": claim, "flags": marks}
         about["note"] = "; ".join(notes)
-        # What is first among a value's differences is that the paper has no such row.
-        out.append(r.model_copy(update={**about, "differs": r.differs[1:]}))
+        # That the paper has no such row is said of the value, not of the best of them.
+        told = [d for d in r.differences if d.kind != "row"]
+        about["differs"] = tuple(d.text for d in told)
+        about["differs_as"] = tuple(d.kind for d in told if d.kind)
+        out.append(r.model_copy(update=about))
     return out
 
 

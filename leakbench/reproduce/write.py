@@ -9,7 +9,6 @@ from leakbench.base.files import write_bytes
 from leakbench.reproduce import row
 from leakbench.reproduce.recipe import Measure, Recipe
 from leakbench.reproduce.row import Row
-from leakbench.reproduce.rows import NOT_ASKED
 from leakbench.reproduce.statements import Statement
 from leakbench.scoring import flags
 
@@ -61,14 +60,16 @@ def wide(recipe: Recipe, rows: Sequence[Row]) -> list[dict[str, str]]:
 
     A dead run is marked beside each of its numbers.
     """
+    asked = _asked(recipe, rows)
     cases: dict[str, dict[str, Row]] = {}
     for r in rows:
         cases.setdefault(r.label, {})[r.measure] = r
     out = []
     for label, mine in cases.items():
-        notes = dict.fromkeys(r.note for r in mine.values() if r.note not in ("", NOT_ASKED))
+        told = [mine[m.key] for m in asked if m.asks(mine[m.key].method)]
+        notes = dict.fromkeys("; ".join(r.notes) for r in told if r.notes)
         line = {"label": label, "note": "; ".join(notes)}
-        for m in _asked(recipe, rows):
+        for m in asked:
             line[f"{m.key} paper"] = paper(mine[m.key])
             line[m.key] = ours(mine[m.key], m)
         out.append(line)
@@ -155,7 +156,7 @@ def _markdown(heads: Mapping[str, str], lines: Sequence[Mapping[str, str]]) -> l
 def _statements(found: Sequence[Statement]) -> list[str]:
     if not found:
         return []
-    lines = [f"* {s.sentence.replace(s.verdict, f'**{s.verdict}**', 1)}" for s in found]
+    lines = [f"* {s.text}: **{s.verdict}**{s.more}" for s in found]
     return ["What the paper says of the order, on our numbers:", "", *lines, ""]
 
 

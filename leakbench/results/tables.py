@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import write_csv
 from leakbench.record import origin
 from leakbench.record.columns import RUN_DIAGNOSTICS, TABLES, Row
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = TABLES
+_HELD = {"tradeoff": "numbers"}  # table -> what holds its lines, where that is called otherwise
 
 _SHOWN = (
     *("task", "defense", "defense_params", "attack", "stage"),
@@ -74,12 +76,26 @@ class Tables:
 
     def rows(self, table: str) -> list[Row]:
         """The lines of one of the five CSV files, python-typed, with exactly its columns."""
-        held = "numbers" if table == "tradeoff" else table
-        return table_lines(getattr(self, held))
+        return table_lines(getattr(self, _HELD.get(table, table)))
 
     def to_frame(self, table: str = "results") -> pd.DataFrame:
         """One table as a pandas frame."""
         return to_frame(self.rows(table), COLUMNS[table])
+
+    def __repr__(self) -> str:
+        """An overview: the tables by name, each with its size and columns; the numbers are many."""
+        lines = [f"Tables of {len(self.settings)} settings; .to_frame(NAME) gives one of them:"]
+        for name, columns in COLUMNS.items():
+            told = wrap(", ".join(columns), 88, initial_indent="  ", subsequent_indent="  ")
+            lines += [f"{name}: {self._count(name)} of {len(columns)} columns", *told]
+        return "\n".join(lines)
+
+    def _count(self, table: str) -> str:
+        """How many lines it has; a run's own tables may be damaged or gone by now."""
+        try:
+            return f"{len(getattr(self, _HELD.get(table, table)))} rows"
+        except (BrokenFile, OSError):
+            return "rows that cannot be read,"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: what each attack reaches beside what the method gains."""

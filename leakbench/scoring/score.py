@@ -15,9 +15,11 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import ROLES, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
 from leakbench.attacking.public_facts import Outline
-from leakbench.base.errors import FAULTS, MethodError, NotMeasured, NoWeights, UsageError
+from leakbench.base.errors import LeakbenchError, MethodError, NotMeasured, NoWeights, UsageError
 from leakbench.base.files import digests, file_digest, read_sealed, write_csv, write_sealed
+from leakbench.base.interrupts import heed
 from leakbench.base.printable_text import one_line
+from leakbench.base.raised import own_place, raised_text
 from leakbench.base.spec import canonical
 from leakbench.record import attack_code, columns, origin
 from leakbench.record.folders import AttackFolder, Run
@@ -207,11 +209,15 @@ def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], lis
         return [_line(cell, metric, truth)], some
     except NotMeasured as error:
         return [], [Lack(metric.name, str(error), isinstance(error, NoWeights))]
-    except FAULTS as error:
+    except LeakbenchError:
+        raise
+    except (Exception, SystemExit) as error:
         # A guess or an answer that the metric cannot take: never silently a missing number.
-        what = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        heed()
+        said = isinstance(error, ValueError) and not own_place(error)  # a sentence, as it is
+        what = str(error) if said else raised_text(error)
         raise MethodError(
-            f"{metric.name} cannot be measured at round {cell.round}: {what}{error}"
+            f"{metric.name} cannot be measured at round {cell.round}: {what}"
         ) from error
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from leakbench.base import provenance
+from leakbench.base.float32 import whole_float32
 from leakbench.base.thread_count import threads
 from leakbench.federation.evaluate import Evaluations
 from leakbench.federation.federation import Federation
@@ -64,7 +65,8 @@ def evaluated_again(run: Run, again: Callable[[], Federation]) -> Iterator[Findi
     (model, head), last = run.tree(checkpoint.MODEL), max(map(int, tree))
     held = run.tree(checkpoint.CLIENTS)[0] if checkpoint.CLIENTS in run.meta["files"] else None
     # The last bits depend on how many threads share a sum.
-    with threads(int(run.meta.get("machine", {}).get("threads", torch.get_num_threads()))):
+    count = int(run.meta.get("machine", {}).get("threads", torch.get_num_threads()))
+    with threads(count), whole_float32():
         fed, found = again(), Evaluations()
         if not checkpoint.as_left(fed, last, model, held):
             why = "what clients hold is too large to be kept: give --replay with all its rounds"

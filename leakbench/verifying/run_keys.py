@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from leakbench.base import provenance
-from leakbench.base.errors import FAULTS, LeakbenchError
+from leakbench.base.errors import LeakbenchError
+from leakbench.base.raised import raised_text
 from leakbench.base.spec import canonical
 from leakbench.federation.federation import Federation
 from leakbench.record import audited, origin, run_json, twin
@@ -147,8 +148,8 @@ def _twin(run: Run) -> Iterator[Finding]:
         return
     try:
         now = twin.twin_of(RunSpec.build(run.spec, f"{run.path}/{FILE}"))
-    except (LeakbenchError, *FAULTS) as error:
-        yield unchecked(FILE, TWIN, str(error))
+    except Exception as error:  # a method of somebody's may raise anything
+        yield unchecked(FILE, TWIN, raised_text(error))
         return
     if twin.twins_alike(then, now):
         yield holds(FILE, TWIN, "three rounds of it come to the same here")

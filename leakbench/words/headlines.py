@@ -10,15 +10,23 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from leakbench.base.reason_words import kinds_of
+from leakbench.base.reason_words import kinds_of, reason_text
 from leakbench.judging.leaders import attacked_alike, candidate, leaks_least, least_leaking, may_be
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.results.number import Utility
+from leakbench.results.settings import Setting
 from leakbench.words.amounts import by, value_text
 from leakbench.words.verdict_counts import alone, unjudged
 from leakbench.words.verdicts import WHO, additions, clauses, sentence
 
 MOST = " most of what there is to leak"
+# How many settings are in what state that is not done, in words.
+UNDONE = {
+    "dead": "dead",
+    "failed": "failed",
+    "running": "not finished",
+    "not recorded": "not recorded",
+}
 
 
 def span(text: str, tone: str = "") -> Span:
@@ -42,13 +50,27 @@ def with_words(questions: Iterable[Question]) -> tuple[Question, ...]:
     return tuple(out)
 
 
-def headline(question: Question | None) -> tuple[Span, ...]:
+def unattacked(settings: Sequence[Setting]) -> tuple[Span, ...]:
+    """The first sentences of a report in which there is no number of an attack.
+
+    Where no run came to anything, that is said first: to attack it would not help.
+    """
+    none = "No attack has been run: this report says nothing about privacy."
+    states = Counter(s.state for s in settings if s.state != "done")
+    if not settings or states.total() < len(settings):
+        return (span(none),)
+    one = settings[0]
+    why = one.reason or one.dead_because
+    told = ", ".join(f"{count} {UNDONE[state]}" for state, count in states.items())
+    reason = f", {one.name} because: {reason_text(why).rstrip('.')}" if why else ""
+    return (span(f"None of these settings can be judged: {told}{reason}. "), span(none))
+
+
+def headline(question: Question) -> tuple[Span, ...]:
     """One or two sentences.
 
     References are not counted among the defenses, and speak for themselves where none was judged.
     """
-    if question is None:
-        return (span("No attack has been run: this report says nothing about privacy."),)
     defenses = [j for j in question.judged if not j.setting.reference]
     sure = [j for j in defenses if candidate(j)]
     tones = Counter(j.verdict.tone for j in sure)

@@ -150,12 +150,16 @@ def _other_code(facts: Facts) -> str:
 
 
 def _unknown(facts: Facts, named: Callable[[Iterable[str]], str] = ", ".join) -> str:
+    return (
+        f"{_unknown_what(facts, named)}, so the attack may be weaker; make the baseline again with"
+        " --update"
+    )
+
+
+def _unknown_what(facts: Facts, named: Callable[[Iterable[str]], str] = _named) -> str:
     told = [_LACKS[what] for what in facts["what"]]
     told += [f"the code of {named(facts['attacks'])}"] * bool(facts["attacks"])
-    return (
-        f"{' and '.join(told)} is not known on both sides, so the attack may be weaker; make the"
-        " baseline again with --update"
-    )
+    return f"{' and '.join(told)} is not known on both sides"
 
 
 def _no_rows(facts: Facts) -> str:
@@ -314,6 +318,10 @@ _SAID: dict[str, Said] = {
     ),
     "settled_by": "about {seeds} seeds on each side would settle it",
     "never_settled": "more than 200 seeds would be needed to settle it",
+    "corrected": (
+        "its interval alone would decide; of all rows tested together it has to hold at p"
+        " {level:.2g}, and p is {p:.2g}: with that correction its lower limit is {low:+.2g}"
+    ),
     "attacked_by_more": lambda f: (
         f"but {', '.join(f['attacks'])} attacked it, too, and did not in the baseline. Run only"
         " the same attacks, or if it is meant, --update"
@@ -413,4 +421,36 @@ _SINCE: dict[str, Said] = {
     "flagged": lambda f: "then, " * f["then"] + _FLAGS[f["flag"]],
     "unlike": "another {what} now ({new}) than then ({old})",
     "other_code": lambda f: f"{', '.join(f['attacks'])} ran with other code than then",
+    "ceiling": "at its ceiling then: it cannot get worse",
+    "failed_more": "the attack failed on {failed} of {units} units, then on {before} of {had}",
+    "not_run_now": "{row} entered it then and was not run now",
+    "entered_less": (
+        "{row} entered it then, and now not in every seed: its control failed or it did not run, so"
+        " it is of fewer attacks"
+    ),
+    "failed_control": "{row} entered it then; now its control failed, so it is of fewer attacks",
+    "seeds_not_attacked": lambda f: (
+        f"seed {numbered(f['seeds'])} was attacked then and was trained now, but not attacked"
+    ),
+    "other_parameters": lambda f: (
+        f"{f['attack']} ran with {f['changes']}: the attack may have changed, and not the method"
+    ),
+    "no_margin": "{metric} has no margin",
+    "few_seeds": "seeds now: {now}, then: {then}; it takes at least {least} on each side",
+    "attacked_by_more": lambda f: (
+        f"but {', '.join(f['attacks'])} attacked it, too, and did not then"
+    ),
+    "contradicted": (
+        "its guesses and its truth are those of then, byte for byte, and its scores are not: what"
+        " one side says of them is wrong"
+    ),
+    "fewer_units": "of {units:.4g} units, then of {had:.4g}: those that leaked may be missing",
+    "open": "the search is open on {left} units, then on {before}: it may find more",
+    "no_control_now": "nobody ran the attack where nothing is defended, as then",
+    "control_fell": (
+        "the control fell from {old:.4g} to {new:.4g}, more than the margin: the attack is weaker"
+        " than then"
+    ),
+    "unknown_on_a_side": lambda f: f"{_unknown_what(f)}, so the attack may be weaker",
+    "new_row": "a new {what}, not there then",
 }

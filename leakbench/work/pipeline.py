@@ -15,10 +15,11 @@ from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
 from leakbench.base import locks, provenance, terminal
-from leakbench.base.errors import FAULTS, BrokenFile, LeakbenchError, MethodError, UsageError
+from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.base.files import read_sealed
+from leakbench.base.interrupts import heed
 from leakbench.base.jobs import Progress
-from leakbench.base.printable_text import one_line
+from leakbench.base.raised import raised_text
 from leakbench.base.thread_count import threads
 from leakbench.federation.choosing import shared_by
 from leakbench.record import folders
@@ -122,11 +123,11 @@ def _attacked(
     except LeakbenchError as error:
         _failed(recording, name, chosen, str(error), made)
         raise
-    except FAULTS as error:
-        _failed(recording, name, chosen, f"{type(error).__name__}: {error}", made)
-        raise MethodError(
-            f"{name} on {recording.run.id} failed: {type(error).__name__}: {error}."
-        ) from error
+    except (Exception, SystemExit) as error:  # somebody's code may raise anything, or leave
+        heed()
+        why = raised_text(error)
+        _failed(recording, name, chosen, why, made)
+        raise MethodError(f"{name} on {recording.run.id} failed: {why}.") from error
 
 
 def _failed(recording: Recording, name: str, chosen: Attack, why: str, made: Path | None) -> None:
@@ -161,10 +162,10 @@ def submit(run: str, guesses: str, *, force: bool = False) -> str:
         fresh = submission.taken_submission(recording, Path(guesses))
         try:
             return str(put(scoring.score(recording, name, chosen, folder=fresh), folder))
-        except FAULTS as error:
-            raise UsageError(
-                f"{guesses} cannot be scored: {type(error).__name__}: {one_line(str(error))}."
-            ) from error
+        except LeakbenchError:
+            raise
+        except Exception as error:
+            raise UsageError(f"{guesses} cannot be scored: {raised_text(error)}.") from error
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 
@@ -179,7 +180,10 @@ def score_guesses(run: str, name: str, params: dict[str, Any], *, progress: Prog
         place = guessing.folder_of(recording, name, chosen).name
         with locks.attacking(recording.run.path, place), threads(_shared(recording)):
             return str(scoring.score(recording, name, chosen))
-    except FAULTS as error:
+    except LeakbenchError:
+        raise
+    except (Exception, SystemExit) as error:  # a metric is somebody's code, too
+        heed()
         raise MethodError(
-            f"{name} on {recording.run.id} cannot be scored: {type(error).__name__}: {error}."
+            f"{name} on {recording.run.id} cannot be scored: {raised_text(error)}."
         ) from error

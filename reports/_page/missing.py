@@ -46,7 +46,10 @@ def _gaps(data: ReportData, missing: Iterable[Missing]) -> list[Gap]:
         base = m.configuration
         over = [str(w["name"]).replace("_", " ") for w in base.wrappers]
         whom = titles.get(base.defense, base.defense) + "".join(f" with {name}" for name in over)
-        key = (base.task, m.reason, _what(data, m))
+        what, why = _what(data, m), m.reason
+        if not what:  # what is said of a seed is not true of the others
+            what, why = _seeds(why), why.model_copy(update={"seeds": ()})
+        key = (base.task, why, what)
         found.setdefault(key, {})[whom] = None
     out = []
     for (task, why, what), methods in sorted(found.items(), key=lambda gap: _urgency(gap[0][1])):
@@ -63,13 +66,18 @@ def _urgency(why: Reason) -> int:
 
 
 def _what(data: ReportData, m: Missing) -> str:
-    """The attack and, where it is one metric alone that lacks, that."""
+    """The attack and, where it is one metric alone that lacks, that; "" of all of some seeds."""
     attack = NAMES.get(m.attack, m.attack.replace("_", " "))
     if not m.metric or m.metric == "all":
-        return attack or "every number"
+        return attack or ("" if m.reason.seeds else "every number")
     meaning = m.meaning or data.metrics.get(m.metric)
     metric = meaning.heading if meaning else m.metric.replace("_", " ")
     return f"{attack} ({metric})" if attack else metric
+
+
+def _seeds(why: Reason) -> str:
+    seeds = sorted(why.seeds)
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def _said(why: Reason) -> str:

@@ -172,7 +172,7 @@ def test_an_attack_that_fails_leaves_no_guess_of_an_earlier_one(run, tmp_path, f
         api.attack(run, "mine")
     assert [p.name for p in folder.iterdir()] == ["attack.json"]
     meta = read_sealed(folder / "attack.json")
-    assert meta["status"] == "failed: RuntimeError: out of memory"
+    assert meta["status"] == "failed: RuntimeError: out of memory (mine.py, line 21)"
     assert meta["files"] == {}
 
 

@@ -70,7 +70,7 @@ THREAT = ThreatModel(
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     out = tmp_path_factory.mktemp("scaffold")
-    given = {"dtype": "float64", "params": {"steps": 1, "batch": 2}}
+    given = {"dtype": "float64", "params": {"steps": 1, "batch": 2}, "record": "standard"}
     return {
         "plain": trained(out / "a", "scaffold", **given),
         "noised": trained(out / "b", "scaffold", wrappers=[("clip_noise", {})], **given),

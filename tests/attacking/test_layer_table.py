@@ -19,7 +19,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script
 from helpers.layers import QUIET, THROWING
-from helpers.small_runs import Lazily, again
+from helpers.small_runs import FEW_PROBES, Lazily, again
 
 from attacks.gradient_inversion import GradientInversion
 from leakbench import api
@@ -56,6 +56,7 @@ def trained(out: Path, make: Callable[[int], nn.Module], seed: int, **more: Any)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(networks.MODELS, "mlp", lambda shape, outputs, width: make(outputs))
         how = {"task_params": {"model": "mlp", "width": 8}, "rounds": ROUNDS, "dtype": "float64"}
+        how |= {"record": FEW_PROBES}
         params = {"steps": 1, "batch": 16}
         with dice.lent(seed):
             return api.train("fedavg", params=params, out=out, device="cpu", **how, **more)

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 from helpers.caption_files import write_flickr8k
-from helpers.small_runs import Lazily, again, build, obstacle, results, units
+from helpers.small_runs import FEW_PROBES, Lazily, again, build, obstacle, results, units
 
 from attacks.caption_words import topics_of
 from leakbench import api
@@ -43,7 +43,13 @@ def runs(tmp_path_factory):
 
     def trained(method, **params):
         return api.train(
-            method, task="flickr8k", task_params=TASK, rounds=2, out=out, device="cpu", **params
+            method,
+            task="flickr8k",
+            task_params=TASK,
+            rounds=2,
+            out=out,
+            record=FEW_PROBES,
+            **params,
         )
 
     yield Lazily(

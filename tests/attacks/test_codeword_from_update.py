@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.small_runs import again, build, obstacle, results, units
+from helpers.small_runs import FEW_PROBES, again, build, obstacle, results, units
 from torch import nn
 
 from attacks import _linear_codes
@@ -230,9 +230,8 @@ class TestNulls:
 
 
 def trained(out, rounds=3, method="feduv", **more):
-    return api.train(
-        method, task="digits", task_params=SMALL, rounds=rounds, out=out, device="cpu", **more
-    )
+    how = {"task_params": SMALL, "device": "cpu", "record": FEW_PROBES, **more}
+    return api.train(method, rounds=rounds, out=out, **how)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 import torch
 from helpers.small_runs import (
     FEATURES,
+    FEW_PROBES,
     again,
     build,
     by_hand,
@@ -51,6 +52,7 @@ def run_of(out, method, *, params=None, task=SPLIT, rounds=2):
         rounds=rounds,
         out=out,
         device="cpu",
+        record=FEW_PROBES,
     )
 
 

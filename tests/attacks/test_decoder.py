@@ -13,6 +13,7 @@ import torch
 from helpers.pixels import pixels
 from helpers.small_runs import (
     FEATURES,
+    FEW_PROBES,
     Lazily,
     again,
     build,
@@ -77,6 +78,7 @@ def shared(out, seed=3, task="digits", rounds=1, **params):
         seed=seed,
         out=out,
         device="cpu",
+        record=FEW_PROBES,
         params={**FLEA, **params},
     )
 

@@ -11,7 +11,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers.small_runs import Lazily, again, build, copied, noise, obstacle, results, seconds
+from helpers.small_runs import (
+    FEW_PROBES,
+    Lazily,
+    again,
+    build,
+    copied,
+    noise,
+    obstacle,
+    results,
+    seconds,
+)
 from torch import nn
 
 from attacks import _decoders, _feature_search, _feature_trial
@@ -33,7 +43,8 @@ FREE = (-math.inf, math.inf)
 
 
 def shared(out, seed=3, **more):
-    return api.train("flea", rounds=1, seed=seed, out=out, device="cpu", params=FLEA, **more)
+    how = {"device": "cpu", "record": FEW_PROBES, "params": FLEA, **more}
+    return api.train("flea", rounds=1, seed=seed, out=out, **how)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.small_runs import Lazily, again, build, by_hand, obstacle, plugged, results, units
+from helpers.small_runs import (
+    FEW_PROBES,
+    Lazily,
+    again,
+    build,
+    by_hand,
+    obstacle,
+    plugged,
+    results,
+    units,
+)
 
 from attacks import _updates
 from attacks._label_shares import Biases, _simplest, fitted, solved, taken
@@ -81,9 +91,8 @@ class Coupled(Defense):
 
 
 def trained(out, method, task_params=SMALL, rounds=2, **more):
-    return api.train(
-        method, task="digits", task_params=task_params, rounds=rounds, out=out, device="cpu", **more
-    )
+    how = {"task_params": task_params, "device": "cpu", "record": FEW_PROBES, **more}
+    return api.train(method, rounds=rounds, out=out, **how)
 
 
 @pytest.fixture(scope="module")

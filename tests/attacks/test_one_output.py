@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.small_runs import TASK, again, build, obstacle, plugged, results
+from helpers.small_runs import FEW_PROBES, TASK, again, build, obstacle, plugged, results
 from torch import nn
 from torch.nn import functional
 
@@ -165,7 +165,7 @@ HOW = {"task": "large-digits", "task_params": {**TASK, "split": "qua"}, "device"
 def test_a_run_trains_is_measured_and_its_labels_are_read(tmp_path):
     with plugged("leakbench.tasks", tmp_path, large_digits=task()):
         how = {"out": tmp_path / "runs", "params": SGD}
-        run = api.train("fedavg", rounds=40, **how, **HOW)
+        run = api.train("fedavg", rounds=40, record=FEW_PROBES, **how, **HOW)
         row = results(api.attack(run, "label_inference", source="update").path, "label_overlap")
         gained = api.tables([run.path]).to_frame("tradeoff").iloc[0]
         assert gained["utility"] > 0.6  # 0.5 is a coin

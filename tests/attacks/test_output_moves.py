@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.small_runs import again, biasless, obstacle, plugged, results
+from helpers.small_runs import FEW_PROBES, again, biasless, obstacle, plugged, results
 
 from attacks._output_moves import moved
 from attacks.label_inference import LabelInference
@@ -23,6 +23,7 @@ def train(out, method, **params):
         rounds=1,
         out=out,
         device="cpu",
+        record=FEW_PROBES,
     )
 
 

@@ -4,7 +4,7 @@ left of its model then is what its utility is of.
 
 import pytest
 import torch
-from helpers.small_runs import TASK, plugged
+from helpers.small_runs import TASK, plugged, trained
 
 from leakbench import api
 from leakbench.base.files import read_tree
@@ -72,7 +72,7 @@ def late(tmp_path_factory):
 
 
 def made(out, **params):
-    return api.train("late", params=params, task_params=TASK, rounds=ROUNDS, out=out)
+    return trained(out, "late", ROUNDS, params=params)
 
 
 @pytest.mark.parametrize(("where", "t"), [("before", 0), ("after", ROUNDS + 1)])

@@ -6,7 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers.small_runs import again, build, copied, noise, obstacle, results, seconds, units
+from helpers.small_runs import (
+    FEW_PROBES,
+    again,
+    build,
+    copied,
+    noise,
+    obstacle,
+    results,
+    seconds,
+    units,
+)
 
 import attacks.prototype_picture as pictures
 from attacks import _pictures
@@ -37,7 +47,7 @@ def run(tmp_path_factory):
     """FedAwS sends the prototypes themselves."""
     out = tmp_path_factory.mktemp("runs")
     small = {"model": "mlp", "width": 32, "evaluations": 10}
-    return api.train("fedaws", task_params=small, rounds=100, seed=3, out=out, device="cpu")
+    return api.train("fedaws", task_params=small, rounds=100, seed=3, out=out, record=FEW_PROBES)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers.small_runs import (
     FEATURES,
+    FEW_PROBES,
     again,
     build,
     copied,
@@ -194,6 +195,7 @@ def runs(tmp_path_factory):
             out=out,
             seed=seed,
             device="cpu",
+            record=FEW_PROBES,
         )
 
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.jobs import double, fault, jobs, many, pid, wrong
 
+from leakbench.base.executors import Executor
 from leakbench.base.jobs import Job, Outcome, run_jobs
 from leakbench.cli.commands import jobs_exit_code
 from leakbench.cli.console import Console
@@ -94,9 +96,22 @@ def test_workers_leave_ctrl_c_to_us_have_our_threads_and_are_as_deterministic_as
     assert {o.value[0] for o in found[1][0][5:]} == {os.getpid()}
 
 
-def test_a_fault_of_ours_is_not_taken_for_a_failed_job():
-    with pytest.raises(KeyError, match="a fault of ours"):
-        run_jobs(jobs(fault, 1))
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_fault_of_ours_stops_nobody_and_is_not_taken_for_a_failed_job(workers):
+    failed, other = run_jobs([*jobs(fault, 1), *jobs(double, 1)], workers=workers)
+    assert other == Outcome("job 1", 2)
+    assert re.fullmatch(r"KeyError: 'a fault of ours' \(helpers/jobs\.py, line \d+\)", failed.error)
+    assert failed.fault.startswith("Traceback")
+    assert failed.fault.endswith("KeyError: 'a fault of ours'\n")
+    assert jobs_exit_code([failed, other], Console()) == 70
+
+
+def test_of_a_fault_of_ours_a_log_is_named():
+    (failed,) = Executor().run(jobs(fault, 1))
+    assert failed.error.startswith("a fault of leakbench itself: KeyError: 'a fault of ours' (")
+    log = Path(failed.error.rpartition("the log ")[2].rstrip("."))
+    assert log.read_text() == failed.fault
+    log.unlink()
 
 
 def test_a_single_job_needs_no_process():
@@ -158,11 +173,6 @@ def test_workers_end_with_the_process_that_began_them(how):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     assert process.returncode == -how
-
-
-def test_a_fault_of_ours_is_not_taken_for_a_failed_job_in_a_worker_either():
-    with pytest.raises(RuntimeError, match=r"job 1: Traceback[\s\S]*KeyError: 'a fault of ours'"):
-        run_jobs([*jobs(fault, 1), *jobs(double, 1)], workers=2)
 
 
 def test_no_file_of_the_working_folder_is_taken_for_a_module_of_pythons(tmp_path):

@@ -14,7 +14,7 @@ import leakbench.api as leakbench
 from leakbench import cli
 from leakbench.attacking import choices
 from leakbench.base import registry
-from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
+from leakbench.base.errors import LeakbenchError, UnknownName, UsageError, suggestion
 from leakbench.base.files import read_sealed
 from leakbench.record import folders
 from leakbench.record.runspec import make_spec
@@ -343,6 +343,7 @@ def test_a_name_written_otherwise_is_the_same_run():
 
 
 def test_a_name_like_no_other_is_told_what_there_is():
+    assert suggestion("zz", ["b", "a", "b"]) == " Known: a, b."
     with pytest.raises(UnknownName, match=r"Known: .*fedavg"):
         registry.load_plugin("defenses", "qqq")
 

@@ -43,6 +43,16 @@ def test_the_loop_by_hand_and_leakbench_train_the_same_network(tmp_path):
     assert float(moved) > 0  # or they would be equal whatever was trained
 
 
+def test_a_round_that_took_no_tick_is_no_divisor():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        from peers import times
+    finally:
+        sys.path.pop(0)
+    assert times([0.02, 0.03], [0.0, 0.01]) == "3.00 (3.00–3.00)"
+    assert times([0.02], [0.0]) == "too short to tell"
+
+
 @pytest.mark.slow
 def test_an_unknown_peer_is_named():
     command = [sys.executable, str(ROOT / "benchmarks" / "peers.py"), "--peers", "nobody"]

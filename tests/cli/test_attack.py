@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 from helpers.run_folders import edited
@@ -108,6 +109,33 @@ class TestAttack:
         code, _, err = cli(*line, "-q")
         assert (code, err) == (0, "")
         assert ran[2:] == ["prototype_averaging", "prototype_leakage", "prototype_centring"]
+
+    @pytest.mark.parametrize("hook", ["obstacle", "falls_to", "seconds", "conditions"])
+    def test_an_attack_that_fails_where_it_is_only_asked_costs_its_own_row(
+        self, cli, made, tmp_path, hook
+    ):
+        where = copied(folders.find([made])[0], tmp_path).path
+        broken = (
+            source()
+            + f"""
+    def {hook}(self, run):
+        raise KeyError("lost")
+"""
+        )
+        with plugged("attacks", tmp_path, mine=broken):
+            code, out, err = cli("attack", where, "-a", "mine,prototype_averaging")
+            report = cli("report", where, "-o", tmp_path / "r", "--format", "csv")
+        assert "prototype_averaging" in out
+        why = [f.failure for f in folders.load(where).attacks if f.name == "mine"]
+        if hook in ("falls_to", "seconds"):  # it can do without
+            assert (code, why) == (0, [None])
+            return
+        assert code == 4
+        assert re.search(r"mine on \S+ failed: KeyError: 'lost' \(plugged\d+/mine\.py, line", err)
+        assert why[0].startswith("KeyError: 'lost'")
+        missing = (tmp_path / "r" / "missing.csv").read_text()
+        assert "KeyError: 'lost'" in missing
+        assert report[0] == 0
 
     def test_named_alone_it_is_run_in_the_settings_that_fit(self, cli, tmp_path):
         """FedAvg sends no labels; its updates tell them, as the sentence says where asked so."""

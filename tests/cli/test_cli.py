@@ -56,9 +56,10 @@ class TestTheProgramItself:
         code, out, err = cli("score", made)
         assert (code, out) == (70, "")
         assert err.startswith(
-            "leakbench: a fault of leakbench itself; please report it with the log "
+            "leakbench: a fault of leakbench itself: KeyError: 'a fault' (cli/test_cli.py, line "
         )
-        log = Path(err.split("log ")[1].strip().rstrip("."))
+        assert "); please report it with the log " in err
+        log = Path(err.split("the log ")[1].strip().rstrip("."))
         assert "KeyError: 'a fault'" in log.read_text()
         log.unlink()
 
@@ -132,6 +133,6 @@ class TestTheProgramItself:
 def test_small_runs_are_what_the_command_line_makes(cli, tmp_path):
     """The helper and the options describe one and the same run."""
     assert cli(*small("-o", tmp_path / "a", rounds=1))[0] == 0
-    run_ = trained(tmp_path / "b", rounds=1)
+    run_ = trained(tmp_path / "b", rounds=1, record="standard")
     assert [f.name for f in (tmp_path / "a").iterdir()] == [run_.path.name]
     assert TASK.items() <= run_.spec["task"]["params"].items()

@@ -1,13 +1,29 @@
-"""A round stays on its device and waits for none of its numbers."""
+"""A round stays on its device and waits for none of its numbers, which are those of a processor."""
+
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers.federations import digits, each_defense, federation, method, short, uneven, wrapper
+from helpers.federations import (
+    digits,
+    each_defense,
+    federation,
+    method,
+    run,
+    short,
+    uneven,
+    wrapper,
+)
 from helpers.one_device import DEVICE, MixedDevicesError, OneDevice
+from helpers.other_device import other_device
 
 from leakbench import Defense
 from leakbench.base import registry
 from leakbench.base.streams import Rng
+from leakbench.base.tree import flat
+from leakbench.federation.evaluate import Evaluations
+from leakbench.federation.utility import METRICS
 
 UNEVEN = (40, 23, 17, 16, 31, 9, 12, 50, 28, 5)
 # What they send has as many rows as a client has classes, and that is a number.
@@ -102,3 +118,48 @@ def test_a_method_that_waits_or_mixes_devices_is_found():
         stepped(Waits(), "loop")
     with pytest.raises(MixedDevicesError, match="cpu"):
         stepped(Elsewhere(), "loop")
+
+
+def measured(what, **how):
+    """The state after a whole run of one round, and every number of its evaluation."""
+    fed, found = run(federation(what, **how), 1), Evaluations()
+    found.begin(fed)
+    found.add(fed)
+    state = {k: v.cpu() for k, v in flat(fed.snapshot()).items()}
+    return state, found.scores, found.diagnostics
+
+
+@pytest.mark.parametrize("name", each_defense())
+def test_a_round_gives_the_same_numbers_there(name):
+    how = {**short(name), "data": uneven(digits().load(), UNEVEN)}
+    with other_device():
+        there = measured(name, device=DEVICE, **how)
+    torch.testing.assert_close(there, measured(name, **how), equal_nan=True)
+
+
+def answered(metric, data, answer):
+    """What a utility metric makes of answers and without any."""
+    scores = METRICS[metric].together(answer[None], data, None)
+    return scores.cpu(), METRICS[metric].untaught(data)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_utility_is_the_same_there(metric):
+    dice, data = torch.Generator().manual_seed(0), digits().load()
+    if metric == "bleu4":
+        said = torch.randint(4, 7, (6, 12), generator=dice)
+        data = SimpleNamespace(test=SimpleNamespace(targets=said.view(6, 2, 6)))
+        answer = torch.randint(4, 7, (6, 6), generator=dice)
+    else:
+        pairs = torch.randint(len(data.test), (200, 2), generator=dice)
+        same = (data.test.y[pairs[:, 0]] == data.test.y[pairs[:, 1]]).long()
+        data = replace(data, pairs=torch.cat([pairs, same[:, None]], 1))
+        answer = torch.randn(len(data.test), 10, generator=dice, dtype=torch.float64)
+    here = answered(metric, data, answer)
+    with other_device():
+        if metric == "bleu4":
+            data = SimpleNamespace(test=SimpleNamespace(targets=data.test.targets.to(DEVICE)))
+        else:
+            data = data.to(DEVICE, torch.float64)
+        there = answered(metric, data, answer.to(DEVICE))
+    torch.testing.assert_close(there, here)

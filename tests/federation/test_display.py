@@ -14,6 +14,7 @@ from leakbench.federation.defense import LETTERS, Defense
 TITLES = {
     "fedavg": "FedAvg",
     "fedavg_momentum": "FedAvg, momentum",
+    "fedavg_optim": "FedAvg, torch.optim",
     "fedprox": "FedProx",
     "fedhide": "FedHide",
     "fedhide_own_layer": "FedHide, own layer",
@@ -53,6 +54,7 @@ PRINCIPAL = {
     "fedcs": ("cos_theta",),
     "fedcs_once": ("cos_theta",),
     "fedavg_momentum": ("momentum",),
+    "fedavg_optim": ("optimizer",),
     "fedprox": ("mu",),
     "moon": ("mu",),
     "feddecorr": ("beta",),

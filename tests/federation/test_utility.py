@@ -308,10 +308,7 @@ def test_fits_to_a_client_are_refused_where_clients_have_several_classes():
 
 def test_a_run_on_auroc_is_reported_as_such(tmp_path):
     small = {"model": "mlp", "width": 8, "dim": 8, "utility": "auroc"}
-    runs = [
-        api.train("fedhide", task_params=small, rounds=10, seed=s, out=tmp_path, device="cpu")
-        for s in (0, 1, 2)
-    ]
+    runs = [trained(tmp_path, "fedhide", 10, task_params=small, seed=s) for s in (0, 1, 2)]
     meaning = AUROC.meaning.parameters()
     said = {"metric": "auroc", "better": "up", "chance": 0.5, "meaning": meaning}
     told = runs[0].meta["utility"]

@@ -7,6 +7,8 @@ from helpers.gate_rows import changed, check, row, scores, update, utility
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.gate.baseline import Baseline, load_baseline, save_baseline
+from leakbench.gate.gate import _say
+from leakbench.gate.looks import Compared, Look
 from leakbench.gate.row import GateRow
 from leakbench.statistics.differences import compare
 
@@ -73,6 +75,21 @@ def test_the_same_guesses_are_fine_even_of_one_seed_and_do_not_count():
     ]
     alone, among = verdict(now, then), verdict([now, *still], [then, *still])
     assert alone.rows[0].state == among.rows[0].state == "leaks more"
+
+
+def test_what_the_correction_alone_keeps_open_is_said_beside_the_interval():
+    now = row(0.6, scores=scores(0.5, range(3), 20))
+    then = row(0.2, scores=scores(0.2, range(3), 20, 5))
+    d = compare(now.units.scores, then.units.scores, worse="up", share=True, unit_range=True)
+    look = Look(d, 1.0, 3)
+    held = Compared(now, then, 0.05, (look,))
+    open_ = _say("x", "cannot tell", look, d.p() / 2, held)
+    assert open_.low > 0  # as if it were decided
+    (why,) = [one for one in open_.why if one.code == "corrected"]
+    assert why.facts == {"p": d.p(), "level": d.p() / 2, "low": d.lower(d.p() / 2)}
+    assert why.facts["low"] <= 0
+    sure = _say("x", "leaks more", look, 0.05, held)
+    assert "corrected" not in {one.code for one in sure.why}
 
 
 @pytest.mark.parametrize("key", ["guesses", "truths", "version"])

@@ -106,13 +106,13 @@ def test_update_drops_an_attack_only_if_it_is_accepted(tmp_path):
 LESS = {
     "unsettled": (
         measure("p_leak", NONE, 0.01, ALL, unsettled=range(N), flag="loss_did_not_fall"),
-        "the search is open on 120 units, in the baseline on 0",
+        "the search is open on 120 units, then on 0",
     ),
     "control": (
         measure("p_leak", NONE, 0.01, [1.0] * 8 + [0.0] * 32),
         "the control fell from 1 to 0.2",
     ),
-    "units": (measure("p_leak", NONE[:30], 0.01, ALL[:30]), "of 90 units, in the baseline of 120"),
+    "units": (measure("p_leak", NONE[:30], 0.01, ALL[:30]), "of 90 units, then of 120"),
 }
 
 

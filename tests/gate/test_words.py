@@ -44,6 +44,7 @@ FACTS = {
     "no_margin": {"metric": "mine"},
     "few_seeds": {"now": 1, "then": 8, "least": 2, "enough": 8},
     "settled_by": {"seeds": 12},
+    "corrected": {"p": 0.012, "level": 0.0031, "low": -0.02},
     "attacked_by_more": {"attacks": ("unmix",)},
     "not_all_compared": {"seeds": 9, "old": 0.2, "new": 0.4},
     "fewer_units": {"units": 80, "had": 100},
@@ -149,6 +150,19 @@ def test_without_numbers_and_of_two_reports():
         " than then (loop)"
     )
     assert whole_reason([NUMBERS, in_words("mine")]).endswith("3 paired seeds; mine")
+
+
+def test_what_an_interval_alone_would_decide_is_said_with_its_level():
+    assert short_reason([NUMBERS, of("corrected")]) == (
+        "its interval alone would decide; of all rows tested together it has to hold at p 0.0031,"
+        " and p is 0.012: with that correction its lower limit is -0.02"
+    )
+
+
+def test_of_two_reports_none_is_a_baseline_that_could_be_written():
+    said = {code: since_reason([of(code)]) for code in CODES}
+    assert not [t for t in said.values() if "baseline" in t or "--update" in t or "--accept" in t]
+    assert said["control_fell"].endswith("the attack is weaker than then")
 
 
 def test_reasons_that_differ_in_numbers_alone_are_of_one_kind():
@@ -286,7 +300,7 @@ def test_no_rewording_moves_what_the_gate_says(request):
     assert after == before
     # What is not met here is of limits on parts of runs, of reports, or stands within "moved".
     assert set(CODES) - codes <= {
-        *("never_settled", "not_all_compared", "units_lost", "nobody_attacked"),
+        *("corrected", "never_settled", "not_all_compared", "units_lost", "nobody_attacked"),
         *("one_seed", "open_in_tables", "tables_alone", "other_code", "other_parameters"),
     }
 

@@ -209,6 +209,13 @@ class Loop:
         """The factor on the rates in this round."""
         return self.p.decay ** (self.t - 1)
 
+    def optimizer(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """What takes a client's local steps."""
+        return (torch.optim.Adam if self.p.optimizer == "adam" else torch.optim.SGD)(groups)
+
+    def bend(self, optimizer: torch.optim.Optimizer, weights: list[Tensor]) -> None:
+        """What is done to gradients and rates before each step."""
+
     def logits(self, net: nn.Module, x: Tensor, c: int) -> Tensor:
         return net(x)
 
@@ -272,10 +279,9 @@ class Loop:
         own = {k: v.clone().requires_grad_() for k, v in self.own[c].items()}
         scale = self.scale()
         weights = [v for v in net.parameters() if v.requires_grad]
-        kind = torch.optim.Adam if p.optimizer == "adam" else torch.optim.SGD
         groups = [{"params": weights, "lr": p.lr * scale}]
         groups += [{"params": list(own.values()), "lr": p.own_lr * scale}] if own else []
-        optimizer, losses = kind(groups), []
+        optimizer, losses = self.optimizer(groups), []
         before, self.own[c] = self.own[c], own
         for step, rows in enumerate(self.steps(name, c, epochs)):
             self.step = step
@@ -283,6 +289,7 @@ class Loop:
             value, grads = self.slopes(name, net, x, self.fed.data.train.y[rows], c, own)
             for leaf, grad in zip([*weights, *own.values()], grads, strict=True):
                 leaf.grad = grad
+            self.bend(optimizer, weights)
             optimizer.step()
             losses.append(value.detach())
         self.losses.append(torch.stack(losses).mean())

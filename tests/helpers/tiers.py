@@ -49,6 +49,16 @@ def part_of(name: str) -> int:
     return zlib.crc32(name.encode()) % PARTS
 
 
+def drawn_as(node: str, names: frozenset[str], *, whole: bool) -> str:
+    """The name that draws a slow test's quarter: the test's own, with its parameters.
+
+    Its file's where that is slow as a ``whole`` or stands among ``names``: what its fixtures make
+    is then made in one quarter, and not in all four.
+    """
+    file = node.partition("::")[0]
+    return file if whole or file in names else node
+
+
 def measured(log: Iterable[str]) -> dict[str, dict[str, float]]:
     """{test: {phase: seconds, of all its parameters}}."""
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))

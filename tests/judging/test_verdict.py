@@ -25,7 +25,7 @@ from leakbench.metrics import context, images, topics
 from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
 from leakbench.statistics.multiplicity import bonferroni
 from leakbench.words.amounts import count, plural, value_text
-from leakbench.words.headlines import headline, lede, other_questions
+from leakbench.words.headlines import headline, lede, other_questions, unattacked
 from leakbench.words.verdict_counts import counts, unjudged
 from leakbench.words.verdicts import sentence
 
@@ -424,7 +424,7 @@ def test_the_first_sentence_says_who_was_not_attacked(words, first):
 
 def test_headline_without_any_attack():
     assert (
-        text_of(headline(None)) == "No attack has been run: this report says nothing about privacy."
+        text_of(unattacked(())) == "No attack has been run: this report says nothing about privacy."
     )
 
 

@@ -251,7 +251,7 @@ SETTINGS = {
         {"sgd": {"lr": 0.1, "steps": 1, "momentum": 0.9}, "optimizer": "adam"},
         "momentum goes",
     ),
-    "optimizer": ({"optimizer": "adm"}, "optimizer = 'adm': expected 'sgd' or 'adam'"),
+    "optimizer": ({"optimizer": "adm"}, "optimizer = 'adm': expected one of sgd, adam, adamw"),
     "loss": ({"loss": nn.MSELoss()}, "loss is MSELoss: expected cross-entropy"),
     "own loss": ({"loss": lambda a, b: 0}, "loss is <lambda>: expected cross-entropy"),
     "smoothed": ({"loss": nn.CrossEntropyLoss(label_smoothing=0.1)}, "loss has label_smoothing"),

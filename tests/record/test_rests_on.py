@@ -49,7 +49,10 @@ QUIET = {
     **dict.fromkeys(
         [
             f"leakbench/base/{name}.py"
-            for name in (*("executors", "nodes", "plots", "ray_cluster", "ray_jobs", "ray_task"),)
+            for name in (
+                *("executors", "fault_log", "nodes", "plots"),
+                *("ray_cluster", "ray_jobs", "ray_task"),
+            )
         ],
         "starts jobs, here and on a cluster",
     ),

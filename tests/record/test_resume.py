@@ -337,10 +337,8 @@ def test_a_method_that_fails_leaves_its_reason_and_can_be_run_again(tmp_path, mo
     monkeypatch.setattr(Federation, "step", trips)
     with pytest.raises(MethodError, match="the cable was pulled"):
         train_run(spec, tmp_path)
-    assert (
-        read_sealed(tmp_path / spec.folder() / "run.json")["status"]
-        == "failed: ValueError: the cable was pulled"
-    )
+    status = read_sealed(tmp_path / spec.folder() / "run.json")["status"]
+    assert status.startswith("failed: ValueError: the cable was pulled (test_resume.py, line ")
     monkeypatch.undo()
     path = train_run(spec, tmp_path).path
     assert content(path) == content(train_run(spec, tmp_path / "whole").path)
@@ -393,7 +391,7 @@ def test_two_seeds_share_the_data_not_the_numbers():
 
 def test_where_nothing_can_be_written_that_is_said(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UsageError, match=r"cannot write .*Choose another folder with -o"):
+    with pytest.raises(UsageError, match=r"cannot write .*Make it writable"):
         train_run(spec_of("fedavg", rounds=2), tmp_path / "file")
     assert (tmp_path / "file").read_text() == "in the way"
     write_json(tmp_path / "sound.json", {})

@@ -33,6 +33,7 @@ from leakbench.record import folders
 from leakbench.reporting import write
 from leakbench.reporting.check import check_of
 from leakbench.reporting.check_lines import every_line, how_to_settle, not_fine, text_lines, urgent
+from leakbench.reporting.commands import trains
 
 
 def made(folder, hits, *, seeds=range(8), sigma=0.1, **more):
@@ -119,6 +120,37 @@ def test_of_runs_that_are_gone_the_baseline_tells_how_to_train_them(tmp_path):
     assert "sigma=0.3" in words
     assert words[words.index("--rounds") + 1] == "100"
     assert words[words.index("--seeds") + 1] == "0,1,2,3,4,5,6,7"
+    assert words[words.index("-o") + 1] == str(tmp_path / "b")
+    assert line.split(" && ")[1] == f"leakbench attack {tmp_path / 'b'}"
+
+
+def test_a_row_of_an_attack_is_settled_by_that_attack_in_its_setting(tmp_path):
+    then = made(tmp_path / "a", 2)
+    for run in then:
+        scores = [measure("p_leak", [1] * 2 + [0] * 8, 0.1, [1] * 10)]
+        add_attack(run.path, "prototype_averaging", scores, params={"seed": 3, "message": "update"})
+        add_attack(run.path, "prototype_averaging", scores, params={"seed": 4})
+    before = Baseline.of(gate_rows(write.read_tables(folders.find([tmp_path / "a"])).settings))
+    named = tuple(row.model_copy(update={"named": True}) for row in before.rows)
+    before = replace(before, rows=named)
+    settings = write.read_tables(made(tmp_path / "b", 2)).settings
+    check = check_of(gate.check(gate_rows(settings), before), settings, None)
+    told = {r.command for r in check.rows if r.attack == "prototype_averaging"}
+    attack = f"leakbench attack {tmp_path / 'b'} -a averaging -a prototype_averaging"
+    assert told == {
+        f"{attack} -s averaging.seed=0 -s prototype_averaging.{given}"
+        for given in ("seed=4", "message=update -s prototype_averaging.seed=3")
+    }
+
+
+def test_the_command_trains_as_many_seeds_as_the_line_says():
+    """The line tells the numbers of the worst row, and what settles the one that is worst off."""
+    many = (NUMBERS, reason("settled_by", seeds=42))
+    rows = [undecided(d=0.2, seeds=3), undecided("any_attack", why=many, seeds=42)]
+    (line,) = not_fine(check_of(found(*rows), ()))
+    assert "about 42 seeds on each side" in line.said
+    words = shlex.split(line.command.split(" && ")[0])
+    assert len(words[words.index("--seeds") + 1].split(",")) == 42
 
 
 def test_nothing_gated(tmp_path):
@@ -352,7 +384,8 @@ def test_a_limit_that_is_not_finite_is_none():
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_terminal_shows_what_settles_each_thing_once(quiet):
-    rows = [undecided(), undecided("x", setting="y", called="y"), compared(attack="z")]
+    other = undecided("any_attack", changes=("x",))  # another line, and the same command
+    rows = [undecided(), other, compared(attack="z")]
     check = check_of(found(*rows, fine(), notes=["no baseline here"]), ())
     text = text_lines(check, quiet=quiet)
     hints = [line for line in text if line.startswith("  ")]
@@ -375,3 +408,12 @@ def test_names_of_strangers_stand_on_one_line():
         assert "\n" not in text
         assert "\x1b" not in text
     assert len(check.lines) == 3
+
+
+def test_a_setting_is_trained_again_into_the_folder_of_its_runs(tmp_path, monkeypatch):
+    (setting,) = write.read_tables(made(tmp_path / "runs", 2, seeds=[0, 1])).settings
+    words = shlex.split(trains(setting))
+    assert words[-4:] == ["--seeds", "0,1", "-o", str(tmp_path / "runs")]
+    monkeypatch.chdir(tmp_path)
+    (setting,) = write.read_tables(folders.find([Path("runs")])).settings
+    assert "-o" not in trains(setting)  # it goes there anyway

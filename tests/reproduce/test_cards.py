@@ -55,6 +55,17 @@ def test_committed_cards_are_those_of_the_tables(made):
     assert made == there
 
 
+def test_every_line_of_a_table_has_the_cells_of_its_head(made):
+    """A bar in a column's name, as in `|D| = 50`, splits no cell."""
+    split = 0
+    for name, text in made.items():
+        for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+            head, *lines = [len(re.split(r"(?<!\\)\|", x)) for x in table.splitlines()]
+            assert set(lines) == {head}, name
+            split += table.count("\\|")
+    assert split
+
+
 def test_a_card_by_hand(made):
     """Claimed, measured the same way, strongest: read with nothing but csv."""
     path = RESULTS / "findings-fedhide" / "smoke.csv"

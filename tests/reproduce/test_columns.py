@@ -7,22 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.differences import texts
 
 from leakbench.base.errors import UnknownName
 from leakbench.federation.utility import METRICS
 from leakbench.record.columns import RUN_DIAGNOSTICS
-from leakbench.reproduce import (
-    catalogue,
-    differs,
-    fedaa_loss,
-    figures,
-    flea_sizes,
-    orders,
-    plan,
-    write,
-)
-from leakbench.reproduce.fedhide import ACCURACY
-from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
+from leakbench.reproduce import catalogue, diagnostics, differs, figures, orders, plan, write
+from leakbench.reproduce.client_sizes import client_sizes
+from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setup
 from leakbench.reproduce.row import Measurement, Row, read_rows
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -39,7 +31,7 @@ RECIPE = Recipe(
     "flea",
     "Two splits.",
     CASES,
-    (ACCURACY,),
+    (Measure(UTILITY, "accuracy"),),
     {s: Scale("no time", (QUA, DIR, ONE), seeds=(0, 1)) for s in ("smoke", "small")},
 )
 
@@ -108,7 +100,7 @@ def test_what_cannot_be_fetched_has_its_stand_in(scale, monkeypatch, tmp_path):
 def test_what_differs_from_flea_is_read_off_its_setup():
     setup = replace(QUA, params={"fedavg": {"epochs": 2, "fraction": 0.5}})
     p = plan.plan(replace(RECIPE, scales={"smoke": Scale("", (setup,))}), "smoke")[0]
-    said = differs.sentences("flea", setup, p.specs)
+    said = texts("flea", setup, p.specs)
     assert {"local epochs 2, not 5", "fraction 0.5, not 0.1", "rounds 3, not 100"} <= set(said)
     assert "1 seed, not 5" in said
     assert not any(s.startswith("lr ") for s in said)
@@ -121,7 +113,7 @@ def test_what_differs_from_flea_is_read_off_its_setup():
 def test_feddatas_batch_is_of_own_and_shared_examples():
     recipe = catalogue.find_recipe("flea-table1")
     for p in plan.plan(recipe, "full", data=False):
-        said = differs.sentences("flea", p.setup, p.specs, p.case.params)
+        said = texts("flea", p.setup, p.specs, p.case.params)
         assert not any(s.startswith(("batch", "fraction", "rounds")) for s in said), p.key
 
 
@@ -161,13 +153,13 @@ def test_an_error_is_kept_where_it_does_not_rise(reference, value, width, verdic
 
 
 def test_sizes_of_clients_are_those_of_the_deal():
-    setup = flea_sizes.FIGURE13.scales["smoke"].setups[0]
-    even = flea_sizes.client_sizes(setup, {"clients": 7, "split": "iid", "split_param": 1.0}, 0)
+    setup = catalogue.find_recipe("flea-figure13").scales["smoke"].setups[0]
+    even = client_sizes(setup, {"clients": 7, "split": "iid", "split_param": 1.0}, 0)
     counts = [50_000 // 7 + (i < 50_000 % 7) for i in range(7)]
     assert even["least"], even["most"] == (min(counts), max(counts))
     assert even["median"] == statistics.median_low(counts)
     params = {"clients": 10, "split": "dir", "split_param": 0.1}
-    one, two, other = (flea_sizes.client_sizes(setup, params, seed) for seed in (0, 0, 1))
+    one, two, other = (client_sizes(setup, params, seed) for seed in (0, 0, 1))
     assert one == two != other
     assert 2 <= one["least"] < one["median"] < one["most"] < 50_000
 
@@ -187,9 +179,9 @@ class Diary:
 
 def test_the_loss_is_the_mean_of_the_last_ten_evaluations():
     run = Diary(*((t, "global_loss", float(t)) for t in range(12, 0, -1)), (3, "loss", 9.0))
-    assert fedaa_loss.late(run) == [sum(range(3, 13)) / 10]
-    with pytest.raises(fedaa_loss.NotMeasured):
-        fedaa_loss.late(Diary((1, "update_norm", 2.0)))
+    assert diagnostics.late_loss(run) == [sum(range(3, 13)) / 10]
+    with pytest.raises(diagnostics.NotMeasured):
+        diagnostics.late_loss(Diary((1, "update_norm", 2.0)))
 
 
 @pytest.fixture
@@ -200,13 +192,14 @@ def drawn(monkeypatch):
 
 
 def test_local_sizes_are_drawn_column_by_column(drawn, tmp_path):
-    columns = [s.column for s in flea_sizes.FIGURE2.scales["smoke"].setups]
+    recipe = catalogue.find_recipe("flea-figure2")
+    columns = [s.column for s in recipe.scales["smoke"].setups]
     rows = [
         row(c.label, 0.1 * (i + j), 0.01, "accuracy", "best", column)
-        for i, c in enumerate(flea_sizes.FIGURE2.cases)
+        for i, c in enumerate(recipe.cases)
         for j, column in enumerate(columns)
     ]
-    figures.FIGURES["sizes"](figures.PaperFigure(flea_sizes.FIGURE2, "smoke", rows, {}, tmp_path))
+    figures.FIGURES["sizes"](figures.PaperFigure(recipe, "smoke", rows, {}, tmp_path))
     (axes,) = drawn[0].axes
     assert [t.get_text() for t in axes.get_xticklabels()] == columns
     assert [bars[0].get_ydata()[2] for bars in axes.containers] == pytest.approx(
@@ -240,8 +233,8 @@ def test_a_rate_that_is_not_the_papers_says_how_it_was_chosen(name):
         for p in plan.plan(recipe, scale, data=False):
             bare = replace(p.setup, why={})
             given = (p.specs, p.case.params)
-            plain = differs.sentences(recipe.paper, bare, *given)
-            told = differs.sentences(recipe.paper, p.setup, *given)
+            plain = texts(recipe.paper, bare, *given)
+            told = texts(recipe.paper, p.setup, *given)
             for one, other in zip(plain, told, strict=True):
                 if one.split()[0] in RATES and one not in p.setup.differs:
                     assert other.startswith(f"{one}: "), (scale, p.key)
@@ -252,7 +245,7 @@ def test_a_reason_stands_beside_its_parameter_alone():
     """Of another method's, and of one that is the paper's, nothing is said."""
     recipe = catalogue.find_recipe("fedmetric-table2")
     said = {
-        p.case.label: differs.sentences(recipe.paper, p.setup, p.specs)
+        p.case.label: texts(recipe.paper, p.setup, p.specs)
         for p in plan.plan(recipe, "smoke", data=False)
         if p.setup.dataset == "mnist"
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.run_folders import edited
-from helpers.small_runs import copied, trained, tree_of
+from helpers.small_runs import FEW_PROBES, copied, trained, tree_of
 
 from leakbench import api
 from leakbench.attacking import choices
@@ -48,6 +48,7 @@ def whole(tmp_path_factory):
         rounds=40,
         out=tmp_path_factory.mktemp("whole"),
         device="cpu",
+        record=FEW_PROBES,
     )
 
 
@@ -278,6 +279,7 @@ def test_random_clients_older_newest_messages_are_kept(tmp_path):
         rounds=30,
         out=tmp_path / "runs",
         device="cpu",
+        record=FEW_PROBES,
     )
     made = excerpt(run, tmp_path / "x", rounds=3)
     assert made.meta["excerpt"]["rounds"] == [28, 30]
@@ -392,4 +394,5 @@ def test_an_excerpt_never_passes_for_the_run(whole, small, tmp_path):
             rounds=40,
             out=tmp_path,
             device="cpu",
+            record=FEW_PROBES,
         )

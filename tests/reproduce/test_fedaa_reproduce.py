@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers.differences import texts
 
 from leakbench.base import plots
 from leakbench.base.errors import NotMeasured
@@ -19,16 +20,14 @@ from leakbench.data.sklearn_digits import split
 from leakbench.record.folders import load
 from leakbench.reproduce import (
     catalogue,
-    differs,
-    fedaa_names,
-    fedaa_variance,
+    diagnostics,
+    name_correlations,
     plan,
     rows,
     statements,
     sweeps,
     write,
 )
-from leakbench.reproduce.fedaa_setups import DIGITS, DIGITS_10, RECORD, at
 from leakbench.reproduce.orders import Equals, Falls, Less
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import SCALES, Scale
@@ -40,6 +39,11 @@ TRAINED = (*TABLES, "fedaa-figure5")
 COMPARED = ["FedAvg", "FedProx", "FedBN", "MOON", "FedAA"]
 OURS = ["Non-I", "Non-F", "Neither"]
 NETWORK = "FedAvg+BN"  # FedAvg on FedBN's network
+
+
+def at(method, fraction):
+    """A row's label."""
+    return f"{method}, C = {fraction:g}"
 
 
 def planned(name, scale):
@@ -116,7 +120,7 @@ class TestWhatIsRun:
                 )
                 assert (task["model"], task["width"], task["clients"]) == ("cnn", 64, clients)
                 assert own.get("hidden", 512) == 512
-            said = differs.sentences("fedaa", p.setup, p.specs, p.case.params)
+            said = texts("fedaa", p.setup, p.specs, p.case.params)
             # Of which the paper is silent.
             assert [s for s in said if s not in p.setup.differs] == []
 
@@ -160,7 +164,7 @@ class TestWhatIsRun:
     def test_smoke_of_table_1_is_everyone_three_times_at_c_of_1(self):
         found = planned("fedaa-table1", "smoke")
         labels = [at(m, 1.0) for m in (*COMPARED, *OURS, NETWORK)]
-        assert rows_of(found) == [(DIGITS.dataset, label) for label in labels]
+        assert rows_of(found) == [("cifar10", label) for label in labels]
         assert {p.seeds for p in found} == {(0, 1, 2)}
 
     @pytest.mark.parametrize("scale", SCALES)
@@ -173,12 +177,12 @@ class TestWhatIsRun:
 
     def test_stand_ins_and_what_is_smaller_are_said(self):
         for p in planned("fedaa-table2", "smoke"):
-            said = differs.sentences("fedaa", p.setup, p.specs, p.case.params)
+            said = texts("fedaa", p.setup, p.specs, p.case.params)
             assert (
                 said[0]
                 == "stand-in data: scikit-learn's 8x8 digits, 11 a client, in place of CIFAR-10"
             )
-            assert f"rounds {DIGITS_10.rounds}, not 100" in said
+            assert "rounds 20, not 100" in said
             assert "batch 32, not 256" in said
             assert any(x.startswith("lr 0.02, not 0.0025: ") for x in said)
             assert any("LeNet" in s for s in said)
@@ -330,12 +334,12 @@ class TestFigure5:
     def test_views_are_the_means_of_the_last_ten_evaluations(self):
         values = [100.0] * 5 + [float(i) for i in range(10)]
         one = self.run({"loss": [9.0] * 15, "local_variance": values})
-        assert fedaa_variance.first(one) == fedaa_variance.last(one) == [4.5]
+        assert diagnostics.first_variance(one) == diagnostics.last_variance(one) == [4.5]
         two = self.run({"local_variance": values, "local_variance_second": [1.0] * 15})
-        assert fedaa_variance.first(two) == [4.5]
-        assert fedaa_variance.last(two) == [1.0]
+        assert diagnostics.first_variance(two) == [4.5]
+        assert diagnostics.last_variance(two) == [1.0]
         with pytest.raises(NotMeasured, match="how far apart"):
-            fedaa_variance.first(self.run({"loss": [1.0]}))
+            diagnostics.first_variance(self.run({"loss": [1.0]}))
 
     def test_a_number_per_run_has_an_interval_over_seeds_alone(self):
         single = pooled({0: [2e-5]}, "run")
@@ -347,7 +351,7 @@ class TestFigure5:
         about = {"recipe": "r", "scale": "s", "dataset": "d", "task": "t", "label": "a"}
         line = Row(**about, measure="m", metric="m", flags="one_seed", ours=single)
         assert (line.cells["low"], line.cells["high"]) == ("", "")
-        assert write.ours(line, fedaa_variance.RECIPE.measures[0]) == "2.00e-05"
+        assert write.ours(line, catalogue.find_recipe("fedaa-figure5").measures[0]) == "2.00e-05"
         assert measured(2e-4, -1e-4, 6e-3).text() == "0.000 [-0.000, 0.006]"
         assert measured(2e-4, 1e-4, 3e-4).text() == "2.00e-04 [1.00e-04, 3.00e-04]"
         assert measured(0.0, 0.0, 0.0).text() == "0.000 [0.000, 0.000]"
@@ -384,7 +388,10 @@ def curves(axes):
 
 
 def test_figure_5_and_table_1_from_runs(cli, monkeypatch, drawn, tmp_path):
-    few = replace(DIGITS, rounds=10, task_params={"evaluations": 10, "model": "mlp", "width": 8})
+    smoke = catalogue.find_recipe("fedaa-table1").scales["smoke"]
+    few = replace(
+        smoke.setups[0], rounds=10, task_params={"evaluations": 10, "model": "mlp", "width": 8}
+    )
     less = {
         "batch": 256,
         "examples": 1,
@@ -394,7 +401,7 @@ def test_figure_5_and_table_1_from_runs(cli, monkeypatch, drawn, tmp_path):
         "hidden": 4,
     }
     quick = {"fedavg": {"batch": 256, "lr": 0.0025}, "fedaa": {**less, "lr": 0.0025}}
-    scale = {"smoke": Scale("no time", (replace(few, params=quick),), record=RECORD)}
+    scale = {"smoke": Scale("no time", (replace(few, params=quick),), record=smoke.record)}
     for name in ("fedaa-figure5", "fedaa-table1"):
         monkeypatch.setitem(
             catalogue.RECIPES, name, replace(catalogue.find_recipe(name), scales=scale)
@@ -457,9 +464,8 @@ def test_figure_5_and_table_1_from_runs(cli, monkeypatch, drawn, tmp_path):
 
 class TestFigure8:
     def ask(self, x, y, n=60, seed=0):
-        return fedaa_names.correlation(
-            fedaa_names.RECIPE.scales["smoke"].setups[0], {"x": x, "y": y, "n": n}, seed
-        )
+        setup = catalogue.find_recipe("fedaa-figure8").scales["smoke"].setups[0]
+        return name_correlations.name_correlations(setup, {"x": x, "y": y, "n": n}, seed)
 
     def sets(self, n, seed):
         """Images and their labels, drawn as the recipe draws them."""
@@ -517,7 +523,7 @@ class TestFigure8:
         self, cli, monkeypatch, drawn, tmp_path
     ):
         recipe = catalogue.find_recipe("fedaa-figure8")
-        monkeypatch.setattr(fedaa_names, "PERMUTATIONS", 20)
+        monkeypatch.setattr(name_correlations, "PERMUTATIONS", 20)
         kept = tuple(
             c for c in recipe.cases if c.params["n"] in (100, 500) and c.params["x"] == "raw data"
         )
@@ -530,7 +536,7 @@ class TestFigure8:
         by = {(r["label"], r["measure"]): r for r in lines}
         noise = by["raw data and Gaussian 1, n = 500", "r2"]
         each = [
-            fedaa_names.correlation(
+            name_correlations.name_correlations(
                 recipe.scales["smoke"].setups[0], {"x": "raw data", "y": "Gaussian 1", "n": 500}, s
             )
             for s in (0, 1)

@@ -14,10 +14,13 @@ from leakbench.record import folders
 from leakbench.record.policy import Policy
 from leakbench.reproduce import catalogue, figure_data, figures, plan, rows
 from leakbench.reproduce.between import Below
-from leakbench.reproduce.fedhide_inversion import BARE, IMAGES, RECIPE
 from leakbench.reproduce.recipe import Scale, Setup
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.scoring.image_distances import psnr as psnr_of
+
+RECIPE = catalogue.find_recipe("fedhide-table2")
+BARE = "without perturbation"
+IMAGES = (71, 20, 63, 70)  # sea, chair, porcupine, rose
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 TWO = (2, 7)
@@ -38,7 +41,7 @@ def test_each_printed_number_stands_beside_its_own_row_and_model(scale, stage):
     claims = [r.claim for r in lines if r.measure == f"naive_lpips_{stage}"]
     got = sorted((c.value, round((c.high - c.low) / 2, 9)) for c in claims)
     assert got == wanted
-    bare = next(r.claim for r in lines if r.label == BARE.label and r.claim)
+    bare = next(r.claim for r in lines if r.label == BARE and r.claim)
     assert bare.value == 0.48
     by_label = {r.label: r.claim.value for r in lines if r.measure == f"naive_lpips_{stage}"}
     assert by_label["FedHide(0.5, 1)"] == {"untrained": 0.73, "trained": 0.65}[stage]
@@ -53,7 +56,7 @@ def test_only_the_papers_own_attacker_stands_beside_its_numbers():
 def test_the_four_take_part_wherever_they_are_audited(scale):
     for p in plan.plan(RECIPE, scale, data=False):
         (spec,) = p.specs
-        assert spec.record.clients == tuple(IMAGES.values())
+        assert spec.record.clients == IMAGES
         assert spec.defense.params["fraction"] == 1.0
         assert {name for name, _ in p.attacks} == {"gradient_inversion"}
         assert [a["attacker"] for _, a in p.attacks] == ["naive", "joint"]
@@ -126,7 +129,7 @@ def table(monkeypatch, reproduce_cli, tmp_path):
     scale = Scale(
         "no time", (setup,), record=record, attacks={"engine": "lbfgs", "restarts": 1, "steps": 25}
     )
-    cases = [c for c in RECIPE.cases if c.label in (BARE.label, "FedGN(0.1)")]
+    cases = [c for c in RECIPE.cases if c.label in (BARE, "FedGN(0.1)")]
     tiny = replace(RECIPE, name="tiny-inversion", cases=tuple(cases), scales={"smoke": scale})
     monkeypatch.setitem(catalogue.RECIPES, tiny.name, tiny)
     code, out, err = reproduce_cli(tiny.name)
@@ -138,7 +141,7 @@ def table(monkeypatch, reproduce_cli, tmp_path):
 
 def test_a_table_from_end_to_end(table):
     lines, out, again, name, folder = table
-    bare, hidden = BARE.label, "FedGN(0.1)"
+    bare, hidden = BARE, "FedGN(0.1)"
 
     def psnr(label, who, stage):
         return float(lines[label, f"{who}_psnr_{stage}"]["value"])

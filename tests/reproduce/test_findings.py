@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from leakbench.base import registry
-from leakbench.reproduce import catalogue, findings, plan, row
+from leakbench.reproduce import catalogue, plan, row
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.results.number import Claim
 
 ROOT = Path(__file__).parents[2]
-NAMES = [r.name for r in findings.RECIPES]
+NAMES = ["findings-fedhide", "findings-digits", "findings-fedmetric"]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,13 @@ def test_a_method_has_its_claim_the_same_measure_and_the_strongest_attacker(scri
         number(0.3, measure="p_leak", attack="prototype_leakage", claim=claim, floor=0.01),
         number(0.5, measure="a", attack="prototype_averaging", attack_params={"window": 7}),
         number(0.98, measure="b", attack="prototype_unmixing", control=1.0),
-        number(None, measure="c", attack="codeword_from_update", note="not asked of this method"),
+        number(
+            None,
+            measure="p_leak codeword_from_update",  # asked of FedUV alone
+            method="fedhide",
+            attack="codeword_from_update",
+            note="not asked of this method",
+        ),
         number(None, measure="d", attack="prototype_centring", note="prototype_centring: no proxy"),
     ]
     text = script.page(written(tmp_path, rows))
@@ -73,8 +78,8 @@ def test_attackers_without_a_number_are_named(script, tmp_path):
     text = script.page(
         written(tmp_path, [number(0.3, measure="p_leak", attack="prototype_leakage")])
     )
-    said = {a for a in findings.ATTACKERS if f"* `{a}` (" in text}
-    assert said == set(findings.ATTACKERS) - {"prototype_leakage"}
+    said = {a for a in script.ATTACKERS if f"* `{a}` (" in text}
+    assert said == set(script.ATTACKERS) - {"prototype_leakage"}
     assert "* `findings-fedhide`, smoke, has no number of `prototype_averaging`, " in text
 
 
@@ -92,20 +97,25 @@ def test_a_method_that_nobody_attacked_is_left_out(script, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_run_can_be_planned_and_every_attacker_is_asked(name):
+def test_every_run_can_be_planned_and_every_attacker_is_asked(script, name):
     recipe = catalogue.find_recipe(name)
     planned = plan.plan(recipe, "smoke", data=False)
     assert {p.setup.task for p in planned} <= {"digits", "digit-pairs"}
     assert all(len(p.specs) == 5 for p in planned)
     asked = {m.attack for m in recipe.measures if m.attack}
-    assert asked == set(findings.ATTACKERS) & set(registry.names("attacks"))
-    assert set(findings.ATTACKERS) - asked == set(findings.attackers_lacking())
+    assert asked == set(script.ATTACKERS)
+    assert {m.metric for m in recipe.measures if m.attack} == set(script.METRICS)
+    for m in (m for m in recipe.measures if m.attack):
+        assert m.title == f"{script.METRICS[m.metric]}, {script.ATTACKERS[m.attack]}"
 
 
 def test_every_method_of_the_two_papers_is_there():
-    methods = {c.defense for r in findings.RECIPES for c in r.cases}
+    methods = {c.defense for name in NAMES for c in catalogue.RECIPES[name].cases}
     assert methods == {"fedaws", "fedgn", "fedcs", "fedhide", "fedmetric", "feduv", "deepsvdd"}
     variants = {
-        c.params["variant"] for r in findings.RECIPES for c in r.cases if c.defense == "fedmetric"
+        c.params["variant"]
+        for name in NAMES
+        for c in catalogue.RECIPES[name].cases
+        if c.defense == "fedmetric"
     }
     assert variants == {"pos", "proxy", "true"}

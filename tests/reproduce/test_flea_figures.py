@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from helpers.small_runs import results
+from helpers.small_runs import FEW_PROBES, results
 
 from leakbench import api
 from leakbench.record.folders import load
 from leakbench.reproduce import expected_exposure, figures
+from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.figures import PaperFigure
-from leakbench.reproduce.flea import RECIPE_TABLE
-from leakbench.reproduce.flea_privacy import RECIPE as RECIPE_FIGURE9
-from leakbench.reproduce.flea_weights import FIGURE11 as RECIPE_FIGURE11
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.results.tables import collect
 
 SPLIT = {"split": "qua", "clients": 10, "context": "square"}
-WITH = RECIPE_FIGURE9.cases[0].label
+TABLE, FIGURE9, FIGURE11 = (RECIPES[f"flea-{x}"] for x in ("table1", "figure9", "figure11"))
+WITH = FIGURE9.cases[0].label
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +30,7 @@ def settings(tmp_path_factory):
             rounds=4,
             out=out,
             device="cpu",
+            record=FEW_PROBES,
         )
         api.attack(run, "exposure")
         if method == "flea":
@@ -71,8 +71,8 @@ def drawn(monkeypatch):
 def test_the_privacy_study_draws_every_round_of_the_attacks_and_what_is_expected(
     settings, drawn, tmp_path
 ):
-    rows = [line(RECIPE_FIGURE9.cases[0], "exposure")]
-    figures.FIGURES["privacy"](PaperFigure(RECIPE_FIGURE9, "smoke", rows, settings, tmp_path))
+    rows = [line(FIGURE9.cases[0], "exposure")]
+    figures.FIGURES["privacy"](PaperFigure(FIGURE9, "smoke", rows, settings, tmp_path))
     exposure, correlation, _, context = drawn[0].axes
     seen = lines(exposure)
     assert seen.keys() == {WITH, "FedMix", "FLea, expected"}
@@ -94,7 +94,7 @@ def test_several_seeds_are_a_mean_and_a_band(settings, drawn, tmp_path):
     one = settings[WITH, "cifar10"]
     run, two = one.one, one.model_copy(update={"evaluated": one.evaluated * 2})
     shown = {("FLea", "uci-har"): two, ("FedAvg", "uci-har"): one}
-    figures.FIGURES["rounds"](PaperFigure(RECIPE_TABLE, "smoke", [], shown, tmp_path))
+    figures.FIGURES["rounds"](PaperFigure(TABLE, "smoke", [], shown, tmp_path))
     (axes,) = drawn[0].axes
     assert lines(axes).keys() == {"FLea", "FedAvg"}
     assert lines(axes)["FLea"] == lines(axes)["FedAvg"]
@@ -109,10 +109,10 @@ def test_several_seeds_are_a_mean_and_a_band(settings, drawn, tmp_path):
 def test_weights_stand_on_their_own_axes(drawn, tmp_path):
     rows = [
         line(c, m, 0.01 * i + (0.5 if m == "best" else 0.2))
-        for i, c in enumerate(RECIPE_FIGURE11.cases)
+        for i, c in enumerate(FIGURE11.cases)
         for m in ("best", "flea_correlation")
     ]
-    rows[0] = line(RECIPE_FIGURE11.cases[0], "best")  # what was not run is no point
-    figures.FIGURES["weights"](PaperFigure(RECIPE_FIGURE11, "smoke", rows, {}, tmp_path))
+    rows[0] = line(FIGURE11.cases[0], "best")  # what was not run is no point
+    figures.FIGURES["weights"](PaperFigure(FIGURE11, "smoke", rows, {}, tmp_path))
     across = [sorted(bars[0].get_xdata()) for axes in drawn[0].axes for bars in axes.containers]
     assert across == [[0, 4, 6], [0, 1, 6, 10], [0, 1, 4, 6], [0, 1, 3, 6, 10]]

@@ -23,7 +23,8 @@ def line(label="a", value=0.5, measure=UTILITY, metric="auroc", dataset="cifar10
     meaning = meanings().get(metric)
     ends = {"low": value - 0.05, "high": value + 0.05}
     ours = Measurement(value=value, n=100, unit="test unit", meaning=meaning, **ends)
-    about = {"recipe": TABLE2.name, "scale": "smoke", "task": dataset, "dataset": dataset}
+    about = {"recipe": TABLE2.name, "scale": "smoke", "dataset": dataset}
+    about["task"] = more.pop("task", dataset)
     more = {"rounds": PAPER, "seeds": (0, 1, 2), **more}
     return Row(**about, label=label, measure=measure, metric=metric, ours=ours, **more)
 
@@ -82,8 +83,10 @@ def test_flags_that_the_other_cells_tell():
     """Made before there were these flags: seeds, units, stand-ins, and what the case's rows say."""
     assert marked(seeds=(0,), rise=0.0) == {"one_seed"}
     assert marked(seeds=(0, 1), rise=0.0) == {"few_seeds"}
-    stands = (f"{row.STAND_IN}: digits",)
-    assert marked(differs=stands, rise=0.0) == {"stand_in_data"}
+    assert marked(dataset="mnist", rise=0.0) == set()
+    assert marked(dataset="mnist", task="digits", rise=0.0) == {"stand_in_data"}
+    stands = {"differs": ("digits",), "differs_as": ("data",)}
+    assert marked(**stands, rise=0.0) == {"stand_in_data"}
     few = line(rise=0.0, attack="prototype_leakage", metric="p_leak", measure="p_leak")
     few = few.model_copy(update={"ours": few.ours.model_copy(update={"n": 10})})
     ill = line(rise=0.0, flags=frozenset({"dead_run"}))

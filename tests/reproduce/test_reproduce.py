@@ -13,35 +13,31 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from helpers.differences import texts
 from helpers.image_files import write as write_images
 from helpers.small_runs import tree_of
 
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.files import read_sealed, write_csv, write_sealed
+from leakbench.cli import run as run_cli
 from leakbench.data import image_sets
 from leakbench.federation.utility import meanings
 from leakbench.record import folders as runs
 from leakbench.record import twin
 from leakbench.record.policy import Policy
-from leakbench.reproduce import (
-    catalogue,
-    differs,
-    kept,
-    orders,
-    plan,
-    rows,
-    statements,
-    sweeps,
-    write,
-)
-from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
-from leakbench.reproduce.flea_accuracy import BEST
+from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, sweeps, write
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
-from leakbench.reproduce.row import Measurement, Row
+from leakbench.reproduce.row import KEPT, Measurement, Row
 from leakbench.results import claims
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
+_FEDHIDE = {
+    m.key: m for name in ("table3", "table4") for m in catalogue.RECIPES[f"fedhide-{name}"].measures
+}
+ACCURACY, P_LEAK, COSINE, MEAN_5 = (
+    _FEDHIDE[key] for key in (UTILITY, "p_leak", "cosine", "p_leak_mean_5")
+)
 SMOKE = Scale(
     time="no time",
     setups=(
@@ -92,6 +88,19 @@ def drawn(monkeypatch):
 @pytest.fixture
 def cli(reproduce_cli):
     return reproduce_cli
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """{label: a folder in which that row alone was made}, for tests that begin there, on a copy."""
+    made = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(catalogue.RECIPES, TINY.name, TINY)
+        for label in ("FedAwS", "FedGN(0.5)"):
+            made[label] = tmp_path_factory.mktemp("alone")
+            patch.chdir(made[label])
+            assert run_cli(["reproduce", TINY.name, "--only", label, "-q"]) == 0
+    return made
 
 
 def table(path):
@@ -200,14 +209,15 @@ class TestCommand:
         after = table(folder / "smoke.csv")
         for old, new in zip(before, after, strict=True):
             if old["label"] == "FedAwS" and old["value"]:
-                assert kept.KEPT in new["note"]
-                assert {**new, "note": old["note"], "flags": old["flags"]} == old
+                assert new["kept"] == "yes"
+                del new["kept"]
+                assert {**new, "flags": old["flags"]} == old
                 assert set(old["flags"].split("|")) <= set(new["flags"].split("|"))
         assert any(r["value"] for r in after if r["label"] == "FedGN(0.5)")
         again = table(folder / "smoke-curves.csv")
         assert [r for r in again if r["label"] == "FedAwS"] == curves
         assert len(again) > len(curves)
-        assert kept.KEPT in (folder / "smoke.md").read_text()
+        assert KEPT in (folder / "smoke.md").read_text()
 
     @pytest.mark.parametrize(
         "changed",
@@ -226,26 +236,33 @@ class TestCommand:
         ids=str,
     )
     def test_a_row_of_other_runs_or_that_contradicts_itself_is_not_kept(
-        self, tiny, cli, tmp_path, changed
+        self, tiny, cli, tmp_path, alone, changed
     ):
-        found = self.again(cli, tmp_path, lambda r: r | changed)
+        found = self.again(cli, tmp_path, alone, lambda r: r | changed)
         assert not found["p_leak"]["value"]
         assert "left out by --only" in found["p_leak"]["note"]
 
-    def test_one_seed_does_not_count_as_three(self, tiny, cli, tmp_path):
-        thrice = self.again(
-            cli, tmp_path, lambda r: r | {"runs": "|".join([r["runs"]] * 3), "seeds": "0|0|0"}
-        )
-        assert not thrice["p_leak"]["value"]
+    def test_one_seed_does_not_count_as_three(self, tiny, cli, tmp_path, alone):
+        def thrice(r):
+            return r | {"runs": "|".join([r["runs"]] * 3), "seeds": "0|0|0"}
 
-    def test_a_row_that_is_there_twice_is_not_kept(self, tiny, cli, tmp_path):
-        found = self.again(cli, tmp_path, lambda r: r, twice=True)
+        assert not self.again(cli, tmp_path, alone, thrice)["p_leak"]["value"]
+
+    def test_a_row_that_is_there_twice_is_not_kept(self, tiny, cli, tmp_path, alone):
+        found = self.again(cli, tmp_path, alone, lambda r: r, twice=True)
         assert not found["p_leak"]["value"]
 
-    def test_what_is_no_measurement_is_said_anew(self, tiny, cli, tmp_path):
+    def test_what_is_no_measurement_is_said_anew(self, tiny, cli, tmp_path, alone):
         """The paper's number, what differs, which data and how many seeds."""
-        wrong = {"claimed": "0.1", "flags": "", "differs": "", "commit": "0" * 40, "twin": ""}
-        found = self.again(cli, tmp_path, lambda r: r | wrong)["p_leak"]
+        wrong = {
+            "claimed": "0.1",
+            "flags": "",
+            "differs": "",
+            "commit": "0" * 40,
+            "twin": "",
+            "differs_as": "",
+        }
+        found = self.again(cli, tmp_path, alone, lambda r: r | wrong)["p_leak"]
         assert found["value"] == "1.0"
         assert found["claimed"] == "1.0"
         told = {"stand_in_data", "one_seed", "stale_run", "stale_attack"}
@@ -254,13 +271,13 @@ class TestCommand:
 
     @pytest.mark.parametrize(("factor", "stale"), [(1.0, False), (1.001, True)])
     def test_a_row_of_another_commit_is_stale_unless_its_twin_comes_out_the_same(
-        self, tiny, cli, tmp_path, factor, stale
+        self, tiny, cli, tmp_path, alone, factor, stale
     ):
         case = next(p for p in plan.plan(TINY, "smoke") if p.case.label == "FedAwS")
         made = twin.twin_of(case.specs[0])
         then = {k: [v[0], *(factor * x for x in v[1:])] for k, v in made.items()}
         other = {"commit": "0" * 40, "twin": json.dumps(then)}
-        found = self.again(cli, tmp_path, lambda r: r | other, of=("p_leak", UTILITY))
+        found = self.again(cli, tmp_path, alone, lambda r: r | other, of=("p_leak", UTILITY))
         gained, leaked = found[UTILITY], found["p_leak"]
         assert gained["value"]
         assert ("stale_run" in gained["flags"]) == stale
@@ -271,10 +288,10 @@ class TestCommand:
 
     @pytest.mark.parametrize(("factor", "stale"), [(1.0, False), (1.001, True), (None, True)])
     def test_runs_of_other_sources_are_stale_unless_their_twins_come_out_the_same(
-        self, tiny, cli, tmp_path, factor, stale
+        self, tiny, cli, tmp_path, alone, factor, stale
     ):
         only = ("tiny-table", "--only", "FedAwS", "-q")
-        assert cli(*only)[0] == 0
+        shutil.copytree(alone["FedAwS"], tmp_path, dirs_exist_ok=True)
         path = next((tmp_path / "runs").iterdir()) / "run.json"
         meta = read_sealed(path)
         then = meta.pop("twin")
@@ -290,20 +307,20 @@ class TestCommand:
         for r in mine:
             assert ("stale_run" in r["flags"]) == (stale or r["measure"] != UTILITY)
 
-    def again(self, cli, tmp_path, change, *, twice=False, of=("p_leak",)):
+    def again(self, cli, tmp_path, alone, change, *, twice=False, of=("p_leak",)):
         """FedAwS's rows after another row alone was made, on an earlier table that was changed."""
         path = tmp_path / "results" / "tiny-table" / "smoke.csv"
-        assert cli("tiny-table", "--only", "FedAwS", "-q")[0] == 0
-        shutil.rmtree(tmp_path / "runs")
+        shutil.copytree(alone["FedAwS"] / "results", tmp_path / "results")
+        shutil.copytree(alone["FedGN(0.5)"] / "runs", tmp_path / "runs")
         lines = [{"twin": "", **r} for r in table(path)]
         spoilt = [change(r) if r["measure"] in of and r["value"] else r for r in lines]
         write_csv(path, list(lines[0]), spoilt * (2 if twice else 1))
         assert cli("tiny-table", "--only", "FedGN(0.5)", "-q")[0] == 0
         return {r["measure"]: r for r in table(path) if r["label"] == "FedAwS"}
 
-    def test_a_run_that_is_there_speaks_for_itself(self, tiny, cli, tmp_path):
+    def test_a_run_that_is_there_speaks_for_itself(self, tiny, cli, tmp_path, alone):
         """Its attack may have failed since, or been deleted because it was wrong."""
-        assert cli("tiny-table", "--only", "FedAwS", "-q")[0] == 0
+        shutil.copytree(alone["FedAwS"], tmp_path, dirs_exist_ok=True)
         for run in (tmp_path / "runs").iterdir():
             shutil.rmtree(run / "attacks")
         assert cli("tiny-table", "--only", "FedGN(0.5)", "-q")[0] == 0
@@ -311,7 +328,7 @@ class TestCommand:
         found = {r["measure"]: r for r in rows if r["label"] == "FedAwS"}
         assert not found["p_leak"]["value"]
         assert found[UTILITY]["value"]
-        assert kept.KEPT not in found[UTILITY]["note"]
+        assert not found[UTILITY].get("kept")
 
     def test_a_damaged_table_is_said_before_anything_is_trained(self, tiny, cli, tmp_path):
         path = tmp_path / "results" / "tiny-table" / "smoke.csv"
@@ -492,7 +509,7 @@ class TestRecipes:
         folders = [s.folder() for p in planned for s in p.specs]
         assert len(set(folders)) == len(folders)
         for p in planned:
-            differs.sentences(recipe.paper, p.setup, p.specs)
+            texts(recipe.paper, p.setup, p.specs)
             if p.setup.otherwise:
                 other = replace(
                     recipe,
@@ -588,7 +605,7 @@ class TestRecipes:
             assert sorted(found.values()) == pytest.approx(sorted(wanted))
 
     def test_best_final_and_last_ten_are_three_numbers(self, tmp_path, cli, monkeypatch):
-        several = [replace(BEST, statistic=s, key=s) for s in ("best", "final", "last10")]
+        several = [replace(ACCURACY, statistic=s, key=s) for s in ("best", "final", "last10")]
         monkeypatch.setitem(
             catalogue.RECIPES,
             TINY.name,
@@ -758,20 +775,17 @@ def test_fedmetrics_table_on_digits(cli, monkeypatch, tmp_path):
     """Variants, a figure over s, AUROC, and the view of spheres, which is asked of FedMetric
     alone.
     """
-    from leakbench.reproduce import fedmetric
-
+    wide, figure = (catalogue.find_recipe(f"fedmetric-{x}") for x in ("table2", "figure3"))
     few = replace(
-        fedmetric.MNIST_SMOKE.otherwise, rounds=40, task_params={**TASK, "utility": "auroc"}
+        wide.scales["smoke"].setups[0].otherwise,
+        rounds=40,
+        task_params={**TASK, "utility": "auroc"},
     )
-    cases = (
-        fedmetric.POS,
-        fedmetric.distant(0.0),
-        fedmetric.distant(1.5),
-        Case("DeepSVDD", "deepsvdd"),
-    )
+    cases = {c.label: c for c in (*wide.cases, *figure.cases)}
+    some = ("FedMetric pos", "proxy, s = 0", "proxy, s = 1.5", "DeepSVDD")
     recipe = replace(
-        catalogue.find_recipe("fedmetric-figure3"),
-        cases=cases,
+        figure,
+        cases=tuple(cases[label] for label in some),
         scales={"smoke": Scale("no time", (few,), record=Policy(probes=0, audited=0))},
         orders=(
             orders.Equals("s = 0 gives the centre away", "p_leak", values=(("proxy, s = 0", 1.0),)),
@@ -958,7 +972,7 @@ class TestWords:
         setup = replace(SMOKE.setups[0], stand_in="", differs=())
         recipe = replace(TINY, scales={"smoke": replace(SMOKE, setups=(setup,))})
         planned = {p.case.label: p for p in plan.plan(recipe, "smoke")}
-        said = differs.sentences("fedhide", setup, planned["FedGN(0.5)"].specs)
+        said = texts("fedhide", setup, planned["FedGN(0.5)"].specs)
         assert "clients 10, not 100" in said
         assert "fraction 1, not 0.1" in said
         assert "lam 1, not 10" in said
@@ -967,9 +981,7 @@ class TestWords:
         assert any(s.startswith("sigma = 0.5 (by default 0.1: standard deviation") for s in said)
         assert not any(
             "sigma" in s
-            for s in differs.sentences(
-                "fedhide", setup, planned["FedGN(0.5)"].specs, {"sigma": 0.5}
-            )
+            for s in texts("fedhide", setup, planned["FedGN(0.5)"].specs, {"sigma": 0.5})
         )
         assert not any(s.startswith(("lr ", "batch", "local steps")) for s in said)  # these agree
 
@@ -977,7 +989,7 @@ class TestWords:
         for name in ("fedhide-table4", "fedmetric-table2"):
             recipe = catalogue.find_recipe(name)
             for p in plan.plan(recipe, "full", data=False):
-                said = differs.sentences(recipe.paper, p.setup, p.specs, p.case.params)
+                said = texts(recipe.paper, p.setup, p.specs, p.case.params)
                 said = [
                     s
                     for s in said

@@ -35,6 +35,8 @@ FULL = PLAIN.model_copy(
         "rounds": 10,
         "engine": ("fused", "loop"),
         "differs": ("clients 10, not 100", "1 seed, not 3"),
+        "differs_as": ("default", "setup"),
+        "kept": True,
         "note": "dead run",
     }
 )
@@ -90,6 +92,14 @@ def test_a_row_is_read_as_it_was(one, tmp_path):
     assert row.read_rows(tmp_path / "t.csv") == [one]
 
 
+def test_a_table_of_before_does_not_say_of_what_a_difference_is(tmp_path):
+    row.write_csv(tmp_path / "t.csv", [c for c in row.COLUMNS if c not in row.LATER], [FULL.cells])
+    (before,) = row.read_rows(tmp_path / "t.csv")
+    assert before.differences == tuple((text, "") for text in FULL.differs)
+    assert [d.kind for d in FULL.differences] == ["default", "setup"]
+    assert (before.notes, FULL.notes) == (("dead run",), ("dead run", row.KEPT))
+
+
 def test_cells_are_text_numbers_or_nothing():
     cells = FULL.cells
     assert tuple(cells) == row.COLUMNS
@@ -102,6 +112,7 @@ def test_cells_are_text_numbers_or_nothing():
     assert (cells["claimed"], cells["claimed_low"], cells["std"]) == (0.5, "", "")
     assert (cells["params"], cells["attack_params"]) == ('{"sigma":0.5}', "{}")
     assert cells["differs"] == "clients 10, not 100; 1 seed, not 3"
+    assert (cells["differs_as"], cells["kept"]) == ("default|setup", "yes")
     assert {
         PLAIN.cells[c] for c in ("value", "low", "n", "claimed", "rounds", "attack_params")
     } == {""}
@@ -109,7 +120,15 @@ def test_cells_are_text_numbers_or_nothing():
 
 @pytest.mark.parametrize(
     ("column", "cell"),
-    [("value", "much"), ("n", "1.5"), ("params", "{"), ("seeds", "0|x"), ("claimed", "?")],
+    [
+        ("value", "much"),
+        ("n", "1.5"),
+        ("params", "{"),
+        ("seeds", "0|x"),
+        ("claimed", "?"),
+        ("differs_as", "setup"),
+        ("differs_as", "setup|x"),
+    ],
 )
 def test_a_cell_that_is_not_what_its_column_says(column, cell, tmp_path):
     path = tmp_path / "t.csv"

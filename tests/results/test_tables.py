@@ -36,6 +36,22 @@ def three(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_printed_it_is_an_overview_and_a_check_what_it_comes_to(three: Path) -> None:
+    tables = collect(find([three]))
+    text = repr(tables)
+    assert len(text) < 2000
+    assert "tradeoff: 3 rows of " in text
+    assert all(f"{name}: " in text for name in COLUMNS)
+    assert "claimed_source" in text
+    later = collect(find([three]))
+    for path in three.glob("*/diagnostics.csv"):
+        path.unlink()
+    assert "diagnostics: rows that cannot be read, of 4 columns" in repr(later)
+    rows = gate_rows(tables.settings)
+    found = check(rows, Baseline.of(rows))
+    assert len(repr(found)) < 2000 < len(repr(found.rows))
+
+
 def test_seeds_are_pooled_and_the_interval_is_the_widest(three: Path) -> None:
     (row,) = [r for r in collect(find([three])).rows("tradeoff") if r["attack"] == "nearest"]
     assert (row["value"], row["n"], row["seeds"], row["interval"]) == (

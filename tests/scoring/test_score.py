@@ -54,12 +54,12 @@ def out(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fedgn(out):
-    return trained(out, "fedgn", ROUNDS, params={"sigma": 0.5, "fraction": 0.4})
+    return trained(out, "fedgn", ROUNDS, params={"sigma": 0.5, "fraction": 0.4}, record="standard")
 
 
 @pytest.fixture(scope="module")
 def fedavg(out):
-    return trained(out, "fedavg", 1)
+    return trained(out, "fedavg", 1, record="standard")
 
 
 def inversion(**params):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.run_folders import edited
-from helpers.small_runs import TASK, attacked, copied, tree_of
+from helpers.small_runs import FEW_PROBES, TASK, attacked, copied, tree_of
 
 import leakbench
 from leakbench.base.errors import BrokenFile, UsageError
@@ -205,6 +205,7 @@ def test_nothing_is_written(copy: Run) -> None:
 
 def test_a_run_that_was_renamed_holds_and_a_name_written_in_by_hand_does_not(copy: Run) -> None:
     how: dict[str, Any] = {"params": {"sigma": 0.3}, "rounds": ROUNDS, "out": copy.path.parent}
+    how["record"] = FEW_PROBES
     named = leakbench.train("fedgn", task_params=TASK, device="cpu", called="release", **how)
     assert named.path == copy.path
     assert named.spec["name"] == "release"

@@ -39,6 +39,30 @@ class Momentum(Loop):
         return value, [g + p.momentum * b for b, g in zip(self.speed, grads, strict=True)]
 
 
+class Optim(Loop):
+    """``torch.optim`` itself, after ``torch.nn.utils``, at rates set by hand."""
+
+    def optimizer(self, groups):
+        p = self.p
+        if p.optimizer == "sgd":
+            how = {"momentum": p.momentum, "nesterov": p.nesterov}
+            return torch.optim.SGD(groups, weight_decay=p.weight_decay, **how)
+        kind = torch.optim.AdamW if p.decoupled else torch.optim.Adam
+        how = {"betas": (p.beta1, p.beta2), "eps": p.epsilon}
+        return kind(groups, weight_decay=p.weight_decay, **how)
+
+    def bend(self, optimizer, weights):
+        if self.p.clip_norm:
+            norm = torch.nn.utils.clip_grad_norm_(weights, self.p.clip_norm)
+            assert norm > self.p.clip_norm
+        if self.p.clip_value:
+            torch.nn.utils.clip_grad_value_(weights, self.p.clip_value)
+        if self.p.rates:
+            rates = [*self.p.rates, *[self.p.rates[-1]] * 99][self.t - 1]
+            rate = [*rates, *[rates[-1]] * 99][self.step]
+            optimizer.param_groups[0]["lr"] = rate * self.scale()
+
+
 class FedBN(Loop):
     """Li et al. 2021, Algorithm 1: normalisation layers are each client's own, statistics too."""
 
@@ -108,6 +132,15 @@ METHODS = [
     ("fedavg", Loop, ADAM),
     ("fedavg_momentum", Momentum, {**SGD, "weight_decay": 0.1}),
     ("fedavg_momentum", Momentum, {**SGD, "momentum": 0.5, "nesterov": True}),
+    ("fedavg_optim", Optim, {**SGD, "clip_norm": 0.05, "momentum": 0.9, "weight_decay": 0.1}),
+    ("fedavg_optim", Optim, {**SGD, "clip_value": 0.01, "rates": [[0.3], [0.1, 0.0, 0.2]]}),
+    ("fedavg_optim", Optim, {**ADAM, "decay": 1.0, "weight_decay": 0.1, "decoupled": True}),
+    (
+        "fedavg_optim",
+        Optim,
+        {**ADAM, "decay": 1.0, "weight_decay": 0.1, "beta1": 0.5, "beta2": 0.9, "epsilon": 0.01},
+    ),
+    ("fedavg_optim", Optim, {**ADAM, "clip_norm": 0.05, "rates": [[0.02, 0.01], [0.005]]}),
     ("fedprox", FedProx, {**SGD, "mu": 0.3}),
     ("fedprox", FedProx, {**ADAM, "mu": 0.3}),
     ("fedbn", FedBN, SGD),
