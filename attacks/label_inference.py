@@ -200,6 +200,8 @@ class LabelInference(Attack):
         """Why no class makes an update of its own that could be told."""
         if run.facts.targets == "tokens":
             return "clients hold captions and no labels: see caption_words"
+        if run.method.outputs != "logits":
+            return "its loss compares embeddings, so no class makes an update that data would tell"
         if run.method.optimizer != "sgd":
             return "updates are made by Adam, which are no mixture of what single classes make"
         return ""

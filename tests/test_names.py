@@ -27,7 +27,6 @@ EXCEPTED = {
     "cli.options": {"fedgn"},
     "data.sets": {"fedavg"},
     # Of an aggregator's sum of a loop of somebody's own.
-    "own.observed": {"secure_sum"},
     # By these such a loop is replayed.
     "own.declared_training": {"fedavg", "fedavg_momentum", "fedavg_optim"},
 }

@@ -367,8 +367,10 @@ class Observed:
         self._sums(summed=False)
         sent = Message(round, training.phase, f"client/{number}", "server", "update", moved)
         now.sent.append(replace(sent, sparse=sparse))
-        plain = alone.payload if alone else None if self._traffic.covered else moved
-        now.bare += [alone] if alone else []
+        plain = None if self._traffic.covered else moved
+        if alone:
+            plain = alone.payload
+            now.bare.append(alone)
         self._behind(now, number, behind, training, plain, ordered=rows is not None)
         if many:
             now.labels[str(number)] = {str(training.phase): {"n": torch.tensor(many)}}
