@@ -114,6 +114,11 @@ def task(name: str, data: ClientData, *, model: Model, **how: Any) -> type[OwnTa
     """
     from leakbench.own import make_task
 
+    if getattr(data, "untold", False):
+        raise UsageError(
+            "nobody knows what these clients hold, so nothing can be trained on it: expected data"
+            " of leakbench.clients(x, y, ...); leakbench.observe records a loop without."
+        )
     return make_task(name, data, model=model, **how)
 
 

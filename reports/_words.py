@@ -38,6 +38,9 @@ FLAGS = {
     "stale_attack": "attacked or scored by other code than what is installed: attack it again",
     "isolated": "guessed by a process that had nothing but what the attack may read",
     "submitted": "guessed elsewhere and handed in",
+    "weaker_observer": (
+        "its owner declared a weaker observer than the server: it may accuse, not acquit"
+    ),
     "no_control": "never tried with nothing defended: it may accuse, not acquit",
 }
 RUNGS = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakbench.attacking.attack import Attack
-from leakbench.attacking.public_facts import Outline
+from leakbench.attacking.public_facts import Outline, undeclared
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.raised import faults_pass
@@ -49,8 +49,9 @@ class ReadyAttack:
         return self._lacks(source)
 
     def _lacks(self, source: Source) -> str:
+        threat = self.attack.threat
         with faults_pass():
-            return self.attack.obstacle(Outline(source, self.attack.threat))
+            return undeclared(source, threat) or self.attack.obstacle(Outline(source, threat))
         return ""
 
     def refusal(self, source: Source) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
-from leakbench.attacking.public_facts import Outline
+from leakbench.attacking.public_facts import Outline, undeclared
 from leakbench.attacking.view import View
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
@@ -134,7 +134,8 @@ def guessed(
             f"{run.path} is not complete (status: {run.status}). Train it first; the same command"
             " resumes it."
         )
-    why = attack.obstacle(Outline(recording, attack.threat))
+    why = undeclared(recording, attack.threat)
+    why = why or attack.obstacle(Outline(recording, attack.threat))
     if why:
         raise UsageError(f"{name} does not fit {run.id}: {why}.")
     begun, code = time.monotonic(), attack_code.guessed_by(attack, run.spec)

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from leakbench.attacking.view import ThreatModel
 
 
+def undeclared(source: Source, threat: ThreatModel) -> str:
+    """Why who is declared to observe ``source`` does not attack so; empty where it may."""
+    if source.declared is None:
+        return ""
+    there = {line["kind"] for line in source.sent}
+    kinds = [kind for kind in threat.kinds if kind in there]
+    return source.declared.lacks(threat.observer, kinds, threat.knows)
+
+
 @dataclass(frozen=True)
 class Outline:
     """What ``obstacle``, ``attacks``, ``stages_of`` and ``seconds`` of an attack can ask.

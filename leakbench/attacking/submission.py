@@ -27,7 +27,7 @@ from leakbench.attacking.guess import Guess, checked_guesses, guess_on_device
 from leakbench.attacking.guessing import Guessed, folder_of, rounds_of
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, UsageError
-from leakbench.base.files import file_digest, read_sealed, write_sealed
+from leakbench.base.files import file_digest, read_meta, read_sealed, write_sealed
 from leakbench.record import attack_code, exporting
 from leakbench.record.folders import AttackFolder
 from leakbench.record.placing import GUESS, NAME, hidden
@@ -54,13 +54,19 @@ def submitted_attack(recording: Recording, folder: Path) -> tuple[str, Attack, d
     if not isinstance(name, str) or not isinstance(params, dict):
         raise UsageError(f"{folder / NAME} names no attack and parameters. Ask for it again.")
     export = exporting.archive_name(recording.run)
-    if of != export:
+    if of != export and not _of_these_messages(recording, folder):
         raise UsageError(
             f"{folder} was not made on an export of {recording.run.path}: expected one of"
             f" {export['run']}. Give the run that was exported, as it was then."
         )
     AttackFolder(folder, {**meta, "files": dict(meta.get("files") or {})}).check(GUESS)
     return name, build(name, params).attack, meta
+
+
+def _of_these_messages(recording: Recording, folder: Path) -> bool:
+    """Were the guesses made from the very messages of this run, recorded without their truth?"""
+    made = read_meta(folder / GUESS)
+    return isinstance(made, dict) and made.get("transcript") == recording.run.transcript
 
 
 def taken_submission(recording: Recording, folder: Path) -> Path:

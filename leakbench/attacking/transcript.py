@@ -357,7 +357,8 @@ class Transcript(Source):
         return self._held(held) is not None
 
     def _held(self, held: str) -> Any:
-        return {"updates": self._behind or None, "aux_data": self._aux}.get(held)
+        behind = self._behind or None
+        return {"updates": behind, "counts": behind, "aux_data": self._aux}.get(held)
 
     def _without(self, name: str) -> str:
         row = KNOWLEDGE.get(name)

@@ -115,7 +115,12 @@ class View:
 
     def _passed(self, crossed: Sequence[Message]) -> list[Message]:
         """What has crossed by now, to or from the observer."""
-        return [m for m in crossed if m.round <= self.round and self._took_part(m)]
+        past = [m for m in crossed if m.round <= self.round and self._took_part(m)]
+        who = self._source.declared
+        if who is None:
+            return past
+        first = self.round if who.rounds == "one" else 0
+        return [m for m in past if m.kind in who.kinds and m.round >= first]
 
     def _took_part(self, m: Message) -> bool:
         """Did the observer send or receive it?"""
@@ -245,13 +250,16 @@ class View:
         if name == "facts":
             return self._source.facts
         known = self._source.known(name)
-        if KNOWLEDGE[name].held == "updates":
+        if KNOWLEDGE[name].held in ("updates", "counts"):
             return {place: behind for place, behind in known.items() if self._told(*place)}
         return known
 
     def _told(self, sender: str, round: int, _phase: int, probe: int | None) -> bool:
         """May the observer be told what is behind this update?"""
         if round > self.round or sender not in self._senders:
+            return False
+        who = self._source.declared
+        if who is not None and who.rounds == "one" and round < self.round:
             return False
         if self.threat.rounds == "audited":
             return round in (0, self.round - 1, self.round)

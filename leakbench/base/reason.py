@@ -63,6 +63,7 @@ Code = Literal[
     "stale_run",
     "stale_attack",
     "no_control",
+    "weaker_observer",
 ]
 # Of a check: what a row or a limit comes to, which ``leakbench.words.outcomes`` says.
 GateCode = Literal[
@@ -100,6 +101,7 @@ GateCode = Literal[
     "open",  # left, before
     "open_in_tables",  # left
     "no_control_now",
+    "observer_weaker",
     "control_fell",  # old, new
     "unknown_on_a_side",  # what, attacks: their folders
     # Of a limit.

@@ -159,4 +159,7 @@ _SAID: dict[str, Callable[[Facts], str]] = {
     "stale_run": _plain("the run was made by another version of the method"),
     "stale_attack": _plain("it was made by another version of the attack"),
     "no_control": _plain("nobody ran it where nothing is defended"),
+    "weaker_observer": _plain(
+        "its owner declared a weaker observer than the server, so it says nothing of a stronger one"
+    ),
 }

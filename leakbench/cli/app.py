@@ -93,6 +93,20 @@ def train(
     ] = None,
     defense: Defenses = [],  # noqa: B006
     task: TaskName = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="In place of a task: a folder of pictures by class, a .npz or a .csv."),
+    ] = None,
+    clients: Annotated[
+        int | None,
+        typer.Option(min=2, help="With --data: among how many it is dealt; 10 unless given."),
+    ] = None,
+    label: Annotated[
+        str, typer.Option(metavar="COLUMN", help="With --data: a table's column of classes.")
+    ] = "",
+    client: Annotated[
+        str, typer.Option(metavar="COLUMN", help="With --data: a table's column of clients.")
+    ] = "",
     setting: Settings = [],  # noqa: B006
     wrapper: Annotated[
         list[str],
@@ -145,6 +159,8 @@ def train(
     """Train methods and record what they share. Goes on where it was interrupted."""
     from leakbench.cli import commands, options
 
+    if data is not None or clients is not None or label or client:
+        task = commands.data_task(data, out, task, clients=clients, label=label, client=client)
     plan = options.read_spec(spec) if spec else options.TrainPlan()
     options.amend(
         plan,

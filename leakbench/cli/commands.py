@@ -19,6 +19,29 @@ SOME_FAILED = PartFailed.exit_code
 TRAINED = ("run", "engine", "metric", "value", "low", "high", "chance", "flags")
 
 
+def data_task(
+    data: Path | None, out: Path, task: str | None, *, clients: int | None, label: str, client: str
+) -> str:
+    """The file of a task of ``data``, which is written beside the runs.
+
+    Raises:
+        UsageError: there are no such data, or a task is named, too.
+    """
+    from leakbench.base import terminal
+    from leakbench.own.data_task import write_data_task
+
+    if data is None:
+        raise UsageError("--clients, --label and --client go with --data: say which data.")
+    if task is not None:
+        raise UsageError("--data and -t name two tasks: give one of them.")
+    file = write_data_task(data, out, clients=clients, label=label, client=client)
+    terminal.say(
+        f"{file} says how the data are read, and which network is trained; attack its runs with"
+        f" --plugin {file}"
+    )
+    return str(file)
+
+
 def train(
     plan: TrainPlan,
     out: Path,

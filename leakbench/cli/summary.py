@@ -32,6 +32,7 @@ HEADS = {
 NOTES = {
     "control_failed": "control near the blind guess",
     "no_control": "no control",
+    "weaker_observer": "a weaker observer was declared",
     "dead_run": "dead run",
     "undertrained": "undertrained",
     "stale_run": "trained by other code than is installed",

@@ -138,6 +138,8 @@ def _open_in_tables(now: GateRow, then: GateRow) -> Reason | None:
 
 def _control(now: GateRow, then: GateRow) -> Reason | None:
     """The attack finds less where nothing is defended, so that finding less here says nothing."""
+    if "weaker_observer" in now.flags and "weaker_observer" not in then.flags:
+        return reason("observer_weaker")
     if "no_control" in now.flags and "no_control" not in then.flags:
         return reason("no_control_now")
     if now.control is None or then.control is None:

@@ -227,6 +227,8 @@ def _doubt(limit: Limit, one: _Held) -> Reason | None:
     """Why a row that is not beyond the limit does not keep it for sure."""
     if why := flagged(one.row, one.row) or outdated(one.row):
         return why
+    if "weaker_observer" in one.row.flags:
+        return reason("observer_weaker")
     if "no_control" in one.row.flags:
         return reason("not_shown_to_work")
     own = one.row.units

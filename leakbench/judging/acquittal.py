@@ -23,6 +23,7 @@ NEVER_ACQUIT: dict[str, Code] = {
     "stale_run": "stale_run",
     "stale_attack": "stale_attack",
     "no_control": "no_control",
+    "weaker_observer": "weaker_observer",
 }
 SEEDS = 2  # with fewer, an interval says nothing of another run
 

@@ -80,7 +80,7 @@ def unheard(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
     for run in setting.runs:
         covered = any(s["kind"] == "update" and s["covered"] for s in run.meta.get("sent", ()))
         rounds, kept = int(run.spec["rounds"]), int(run.meta.get("pooled", 0))
-        if covered and not run.meta.get("origin") and kept < min(rounds, ENOUGH):
+        if covered and kept < min(rounds, ENOUGH):
             return (reason("few_rounds", kept=kept, all=rounds),)
     return ()
 

@@ -70,6 +70,7 @@ class ClientData:
         input_range: Any = None,
         signal: bool = False,
     ) -> None:
+        self.untold = False  # is it unknown what clients hold?
         every = arrays.inputs(x, "the inputs")
         classes, self.names = arrays.labels(y, len(every), "the labels")
         self.shape = tuple(every.shape[1:])
@@ -404,6 +405,43 @@ class ClientData:
             UsageError: there is no picture, or one cannot be read.
         """
         return cls._read(readers.folder(folder, size, grey=grey), how)
+
+    @classmethod
+    def unknown(cls, clients: int, *, public: tuple[Any, Any], **how: Any) -> Self:
+        """Clients of which nobody knows what they hold: for ``leakbench.observe`` alone.
+
+        Args:
+            clients: how many there are.
+            public: (inputs, classes) of the same kind, an input of each class at least; of the
+                others every second one is what the model is tested on, the rest what an attacker
+                may be granted.
+            how: mean, std, input_range and signal, as of the class itself.
+
+        Raises:
+            UsageError: something is wrong with them.
+        """
+        if not arrays.is_whole(clients) or clients < 2:
+            raise UsageError(f"clients = {clients!r}: expected a whole number from 2 on.")
+        if not isinstance(public, tuple | list) or len(public) != 2:
+            raise UsageError(
+                f"public is {type(public).__name__}: expected (inputs, classes) of the same kind as"
+                " what clients hold."
+            )
+        x = arrays.inputs(public[0], "the public inputs")
+        y, names = arrays.labels(public[1], len(x), "the public labels")
+        if len(x) < 2:
+            raise UsageError(f"public has {len(x)} inputs: expected two at least.")
+        many = max(clients, int(y.max()) + 1)
+        # Nothing is made of these: they stand for what nobody knows, in no truth and no guess.
+        blank, called = torch.zeros(many, *x.shape[1:], dtype=x.dtype), torch.arange(many)
+        told: Any = called % (int(y.max()) + 1)
+        said: Any = y
+        if names:
+            told, said = [names[int(k)] for k in told], [names[int(k)] for k in y]
+        beside: dict[str, Any] = {"test": (x[::2], said[::2]), "aux": (x[1::2], said[1::2])}
+        made = cls(blank, told, rows=called % clients, **beside, **how)
+        made.untold = True
+        return made
 
     @classmethod
     def from_npz(cls, file: str | Path, **how: Any) -> Self:

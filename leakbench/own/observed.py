@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+import weakref
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import mkdtemp
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,7 +24,7 @@ from leakbench.base.files import (
     write_tree,
 )
 from leakbench.base.lazy import torch
-from leakbench.base.tree import Tree, flat
+from leakbench.base.tree import Tree, flat, nbytes
 from leakbench.federation.evaluate import Evaluations
 from leakbench.federation.federation import Federation
 from leakbench.federation.local_steps import Training, trainings
@@ -30,14 +33,17 @@ from leakbench.federation.traffic import Traffic, party
 from leakbench.own import likeness
 from leakbench.own.arrays import is_whole, short
 from leakbench.own.clients import ClientData
+from leakbench.own.declared import declared_observer
 from leakbench.own.declared_training import DeclaredTraining, declared_training
+from leakbench.own.kept_messages import KeptMessages
 from leakbench.own.network import Model
 from leakbench.own.own_task import make_task
-from leakbench.record import folders, private_data
+from leakbench.record import audited, exporting, folders, private_data
 from leakbench.record import origin as origins
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
 from leakbench.record.folders import Run
-from leakbench.record.messages import Message, round_file, write_messages
+from leakbench.record.knowledge import DeclaredObserver
+from leakbench.record.messages import Message, StoredTensors, round_file, write_messages
 from leakbench.record.run_json import run_described
 from leakbench.record.runspec import Choice, Parts, RunSpec, make_spec, parts
 from leakbench.record.training import utility_rows
@@ -53,7 +59,7 @@ SMALL = 0.5
 
 
 def observe(
-    out: str | Path,
+    out: str | Path | None = None,
     *,
     name: str,
     model: Model,
@@ -62,15 +68,19 @@ def observe(
     sgd: Mapping[str, Any] | None = None,
     optimizer: str = "sgd",
     optimizer_state: str = "fresh",
-    observer: str = "server",
+    observer: str | Mapping[str, Any] = "server",
     covered: Sequence[str] = (),
+    keep: Mapping[str, Any] | None = None,
+    rounds: int | None = None,
+    truth: bool = True,
     seed: int = 0,
     restart: bool = False,
 ) -> Observed:
     """The record of a loop of one's own: a context, whose object is told what is sent.
 
     Args:
-        out: the folder that holds run folders; the record is out/name-s<seed>.
+        out: the folder that holds run folders; the record is out/name-s<seed>. None: it lives as
+            long as the object does, in a temporary folder, with its attacks.
         name: of the task, small letters, digits and hyphens.
         model: the network that is trained, or a function of the number of outputs that makes it;
             its numbers are not read.
@@ -83,22 +93,30 @@ def observe(
         optimizer: "sgd", "adam" or "adamw".
         optimizer_state: "fresh", where velocity or moments begin anew in each round; "kept", where
             a client goes on with its own: no attack knows them, so the record acquits nobody.
-        observer: who collected the messages, "server".
+        observer: who is said to observe: "server"; "sum", who receives what clients send summed
+            alone; "client/3"; "outsider"; or dict(who=, kinds=, rounds="one", knows=[...]). Attacks
+            are held to it. A weaker one than the server, who may know all, acquits nobody.
         covered: kinds that were changed before they were recorded, as by clipping, noise or a sum.
+        keep: what stays on the disk, dict(rounds=..., clients=...): of the rounds some of
+            "untrained" (the first), "early" and "middle" (near a tenth and half of the loop) and
+            "final", all four where nothing is said, or "all", each with every client; how many
+            clients of each, drawn, or a list of their numbers; as many as fit into 256 MiB where
+            nothing is said, two at least. What is not kept is not attacked, and the record says so.
+        rounds: how many the loop will have, if that is known; else powers of two are held until it
+            ends, and the nearest to a stage stays.
+        truth: False where nobody tells the rows behind an update: there are guesses then and no
+            scores, and nothing is acquitted. So it is of ``leakbench.clients.unknown``.
         seed: a number for this repetition of the loop; its numbers of clients stay the same.
         restart: begin anew, whatever is there.
 
     Raises:
         UsageError: something is wrong with it, or another record is there under this name.
     """
-    if observer != "server":
-        raise UsageError(
-            f"observer = {observer!r}: expected 'server'; record what it sends and receives."
-        )
-    if not isinstance(out, str | Path):
-        raise UsageError(f"out is {type(out).__name__}: expected the path of a folder.")
-    if not isinstance(restart, bool):
-        raise UsageError(f"restart = {restart!r}: expected True or False.")
+    if out is not None and not isinstance(out, str | Path):
+        raise UsageError(f"out is {type(out).__name__}: expected the path of a folder, or None.")
+    for called, given in (("restart", restart), ("truth", truth)):
+        if not isinstance(given, bool):
+            raise UsageError(f"{called} = {given!r}: expected True or False.")
     several = isinstance(covered, list | tuple | set | frozenset)
     kinds: list[Any] = [*covered] if several else [covered]
     for kind in kinds:
@@ -109,10 +127,15 @@ def observe(
     _known_loss(loss)
     training = declared_training(sgd, optimizer, optimizer_state)
     make_task(name, data, model=model)
-    how: dict[str, Any] = {"task": name, "seed": seed, "engine": "loop", "record": "all"}
-    spec = make_spec(training.defense, params=training.parameters(1), rounds=1, **how)
-    path = Path(out) / f"{name}-s{seed}"
-    return Observed(path, spec, data, training, frozenset(kinds), restart=restart)
+    chosen: dict[str, Any] = {"task": name, "seed": seed, "engine": "loop"}
+    spec = make_spec(training.defense, params=training.parameters(1), rounds=1, **chosen)
+    how: dict[str, Any] = {"keep": keep, "rounds": rounds, "restart": restart}
+    how |= {"truth": truth and not data.untold, "observer": declared_observer(observer, len(data))}
+    place = Path(mkdtemp(prefix="leakbench-") if out is None else out)
+    seen = Observed(place / f"{name}-s{seed}", spec, data, training, frozenset(kinds), **how)
+    if out is None:  # gone when nobody holds it any more, and at the latest with the process
+        weakref.finalize(seen, shutil.rmtree, place, ignore_errors=True)
+    return seen
 
 
 def _known_loss(loss: Any) -> None:
@@ -167,8 +190,13 @@ class Observed:
         training: DeclaredTraining,
         covered: frozenset[str],
         *,
+        keep: Mapping[str, Any] | None,
+        rounds: int | None,
+        truth: bool,
+        observer: DeclaredObserver | None,
         restart: bool,
     ) -> None:
+        self._truth, self._observer = truth, observer
         self.path, self._spec, self._own, self._restart = path, spec, data, restart
         self._training = training
         self._parts: Parts = parts(spec)
@@ -180,6 +208,15 @@ class Observed:
             raise UsageError(f"model: {said}; give one that the data fit.") from None
         self._shapes = self._expected()
         self._trained = [k for k, v in self._fed.module.named_parameters() if v.requires_grad]
+        update = nbytes({k: v for k, v in self._shapes.items() if v.is_floating_point()})
+        self._kept = KeptMessages.of(
+            keep,
+            rounds,
+            clients=len(data),
+            model=nbytes(self._shapes),
+            update=update * (2 if covered else 1),
+        )
+        self._stored = StoredTensors()  # what stands in the first round's file
         self._receivers: list[int] | None = None
         self._traffic, self._scores = Traffic(set(covered)), Evaluations()
         self._metric = self._parts.task.metric
@@ -276,6 +313,7 @@ class Observed:
         what: str = "weights",
         sparse: bool = False,
         uncovered: Mapping[str, Tensor] | None = None,
+        examples: int | None = None,
     ) -> None:
         """A client sent this after its training in a round.
 
@@ -291,6 +329,8 @@ class Observed:
                 are no data, and attacks do not match them. Such updates are ``covered``.
             uncovered: the same as it would have been sent without clipping, noise and the like,
                 for the control; it stays on this machine, and no attack is shown it.
+            examples: of a record without truth, how many it trained on, if that is known; steps of
+                whole batches where clients train by steps and nothing is said.
 
         Raises:
             UsageError: it is not what it is called, or comes out of order.
@@ -321,7 +361,8 @@ class Observed:
                 " has after its own training."
             )
         training = trainings(self._parts.method, round)[0]
-        behind = self._trained_on(number, rows, training)
+        behind = self._trained_on(number, rows, training) if self._truth else None
+        many = self._counted(client, rows, examples, training)
         alone = None if uncovered is None else self._alone(uncovered, number, now, what)
         self._sums(summed=False)
         sent = Message(round, training.phase, f"client/{number}", "server", "update", moved)
@@ -331,6 +372,8 @@ class Observed:
             plain = alone.payload
             now.bare.append(alone)
         self._behind(now, number, behind, training, plain, ordered=rows is not None)
+        if many:
+            now.labels[str(number)] = {str(training.phase): {"n": torch.tensor(many)}}
         now.moved.append((int(self._data.sizes[number]), moved))
 
     def aggregate(
@@ -382,14 +425,16 @@ class Observed:
         floats = {k: v * share for k, v in given.items() if v.is_floating_point()}
         moved = self._moved(floats, now, what, whose)
         training = trainings(self._parts.method, t)[0]
-        each = {c: self._trained_on(c, (rows or {}).get(c), training) for c in who}
+        each = {}
+        if self._truth:
+            each = {c: self._trained_on(c, (rows or {}).get(c), training) for c in who}
         alone = {c: self._alone(v, int(c), now, what) for c, v in (uncovered or {}).items()}
         self._sums(summed=True)
         now.bare += alone.values()
         for c in who:
             ordered = rows is not None and c in rows
             plain = alone[c].payload if c in alone else None
-            self._behind(now, c, each[c], training, plain, ordered=ordered)
+            self._behind(now, c, each.get(c), training, plain, ordered=ordered)
         now.sent += [replace(m, receiver="aggregator") for m in alone.values()]
         arrived = (t, training.phase, "aggregator", "server", "sum")
         now.sent.append(Message(*arrived, {"update": moved}))
@@ -446,20 +491,22 @@ class Observed:
         self,
         now: _Round,
         client: int,
-        behind: tuple[Tensor, list[Tensor]],
+        behind: tuple[Tensor, list[Tensor]] | None,
         training: Training,
         plain: Tree | None,
         *,
         ordered: bool,
     ) -> None:
         """The truth behind what a client sent, and what it sent uncovered, where that is told."""
-        own, steps = behind
         now.who.append(client)
+        if behind is None:
+            return
+        own, steps = behind
         if plain is not None:
             now.told.append((client, steps, plain, ordered or len(steps) < 2))
         batch = {"y": self._data.train.y[own], "rows": own}
-        many = len(own) * self._data.train.stored[0].numel()
-        if many <= 2**18 or training.steps == 1:
+        numbers = len(own) * self._data.train.stored[0].numel()
+        if numbers <= 2**18 or training.steps == 1:
             batch["x"] = self._data.train.images(own)
         phase = str(training.phase)
         now.truth[str(client)] = {phase: batch}
@@ -553,25 +600,71 @@ class Observed:
         if not self._rounds:  # what is wrong before leaves the folder as it was
             if self._restart:
                 _cleared(self.path)
+            self._say_size()
             self._keep()
         self._traffic.down(now.t, "model", receivers, now.model, each=False)
         order = sorted(now.sent, key=lambda m: (m.kind == "sum", party(m.sender)))
         one, summed = now.moved[0][1], bool(self._summed)
         self._traffic.up(now.t, "update", who, one, summed=summed, stacked=False)
-        model = Message(now.t, 0, "server", "client/*", "model", now.model)
-        file, head = round_file(now.t), {"round": now.t}
-        write_messages(self.path / "transcript" / file, [model, *order])
-        if now.bare:
-            write_messages(self.path / "control" / file, now.bare)
         self._bare = self._bare and len(now.bare) == len(now.who)
-        write_tree(self.path / "known" / file, {"client": now.labels}, head, sync=False)
-        write_tree(self.path / "truth" / file, {"client": now.truth}, head, sync=False)
+        self._write(now, who, order)
         self._compare(now)
         if now.t not in self._scores.scores:
             self._scores.scores[now.t] = self._measured(now)
         self._rounds, self._open = now.t, None
-        self._spec = self._spec.model_copy(update={"rounds": self._rounds})
+        self._settle()
         self._keep()
+        self._thin(self._kept.held(self._rounds))
+
+    def _settle(self) -> None:
+        """The spec says of how many rounds the record is, and what is kept of them."""
+        how = {"rounds": self._rounds, "record": self._kept.policy(self._rounds)}
+        self._spec = self._spec.model_copy(update=how)
+
+    def _write(self, now: _Round, who: Sequence[int], sent: Sequence[Message]) -> None:
+        """The files of a round: of those whose updates are kept."""
+        kept = self._kept.senders(who, now.t, self._spec.seed)
+        names = {"aggregator", *(f"client/{c}" for c in kept)}
+        model = Message(now.t, 0, "server", "client/*", "model", now.model)
+        file, head = round_file(now.t), {"round": now.t}
+        some = [model, *(m for m in sent if m.sender in names)]
+        write_messages(self.path / "transcript" / file, some, self._stored)
+        if now.t == 1 and "untrained" in self._kept.stages:
+            self._stored = StoredTensors.of(self.path / "transcript" / file)
+        as_sent = {m.name: m.payload for m in some}
+        bare = [
+            m
+            for m in now.bare
+            if m.sender in names and not _same(m.payload, as_sent.get(m.name, {}))
+        ]
+        if bare:
+            write_messages(self.path / "control" / file, bare)
+        for room, told in (("known", now.labels), ("truth", now.truth)):
+            of_kept = {c: entry for c, entry in told.items() if int(c) in kept}
+            if not self._truth and not of_kept:
+                continue
+            write_tree(self.path / room / file, {"client": of_kept}, head, sync=False)
+
+    def _thin(self, held: Collection[int]) -> None:
+        """Take away the files of all other rounds, those of one that was killed among them."""
+        names = {round_file(t) for t in held}
+        for file in self.path.glob("*/round-*.safetensors"):
+            if file.name not in names:
+                file.unlink()
+
+    def _say_size(self) -> None:
+        """One line on what the record will take, before anything is written."""
+        kept, data = self._kept, self._data
+        private = nbytes(data.train.stored)
+        beside = nbytes(data.aux.stored) + (private if private <= private_data.LARGEST else 0)
+        many = "for each round" if kept.whole and not kept.rounds else ""
+        which = "all" if kept.whole else ", ".join(kept.stages)
+        size = f"up to {(kept.size + beside) / 1e6:.1f} MB {many}".rstrip()
+        terminal.say(
+            f"leakbench: {self.path.name} will take {size}, of the rounds {which} and of"
+            f" {kept.many} of {len(self._own)} clients; keep=dict(rounds=..., clients=...) keeps"
+            " others."
+        )
 
     def _compare(self, now: _Round) -> None:
         """Say where attacks replay something else than was done; one client's update a round.
@@ -653,13 +746,20 @@ class Observed:
                 f"{self.path} was begun with {differs}: go on as it was begun, give another name,"
                 " or restart=True, which replaces it and its attacks."
             )
+        if meta["how"] != self._how:
+            raise UsageError(
+                f"{self.path} was begun with another keep, truth or observer: go on as it was"
+                " begun, give another name, or restart=True, which replaces it and its attacks."
+            )
         self._rounds, self._bare = int(meta["rounds"]), bool(meta["bare"])
         self._strange = bool(meta["strange"])
         self._traffic.restore(tree.get("traffic", {}), meta["totals"])
         scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
         self._scores = Evaluations(scores, [(t, n, v) for t, n, v in meta["diagnostics"]])
         if self._rounds:
-            self._spec = self._spec.model_copy(update={"rounds": self._rounds})
+            self._settle()
+            if "untrained" in self._kept.stages:
+                self._stored = StoredTensors.of(self.path / "transcript" / round_file(1))
 
     def _keep(self) -> None:
         """How things stand between two rounds."""
@@ -672,6 +772,7 @@ class Observed:
             "strange": self._strange,
             "summed": self._summed,
             "covered": sorted(self._traffic.covered),
+            "how": self._how,
         }
         write_tree(self.path / STATE, tree, {**meta, "diagnostics": self._scores.diagnostics})
         write_sealed(self.path / "run.json", {**self._described(), "status": "running"})
@@ -681,9 +782,19 @@ class Observed:
         spec = self._spec
         alone = self._strange or (bool(self._traffic.covered) and not self._bare)
         more: dict[str, Any] = {"no_control": True} if alone else {}
+        more |= {"declared": self._observer.told} if self._observer else {}
         more |= {"hides": bool(self._traffic.covered)}
         more |= {"id": spec.folder(), "spec": spec.model_dump(mode="json")}
-        return {**self._about, **more, "stages": spec.record.stages(spec.rounds)}
+        stages = spec.record.stages(spec.rounds)
+        kept = spec.rounds if spec.record.name == "all" else len(stages)
+        more |= {"pooled": kept if self._traffic.covered else 0}
+        return {**self._about, **more, "stages": stages}
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """By which a loop that is gone on with is known, beside its spec."""
+        who = self._observer.told if self._observer else {}
+        return {"keep": self._kept.settings, "truth": self._truth, "observer": who}
 
     @cached_property
     def _about(self) -> dict[str, Any]:
@@ -714,16 +825,22 @@ class Observed:
         traffic = self._traffic.tensors()
         write_tree(path / "transcript" / "rounds.safetensors", traffic, head)
         private_data.write_aux(path / "known" / "aux_data.safetensors", self._data, self._spec.task)
-        truth = path / "truth" / "data.safetensors"
-        private_data.write_private_data(truth, self._data, self._spec.task)
+        if self._truth:
+            truth = path / "truth" / "data.safetensors"
+            private_data.write_private_data(truth, self._data, self._spec.task)
         (path / STATE).unlink(missing_ok=True)
-        for file in path.glob("*/round-*.safetensors"):  # of a round that was killed
-            if file.name > round_file(self._rounds):
-                file.unlink()
+        policy = self._spec.record
+        if policy.name != "all":
+            self._thin(policy.stages(self._rounds).values())
+        who = self._observer.words if self._observer else ""
+        gone = audited.outside_lacking(policy, self._rounds, traffic["update"].tolist(), who)
         done = {**self._described(), "status": "done", "sent": self._traffic.table()}
-        done |= {"missing": [], "phases": {"loss": "outside"}, "fallbacks": {}}
+        done |= {"missing": audited.missing_lines(gone)}
+        done |= {"phases": {"loss": "outside"}, "fallbacks": {}}
         without = ("attacks/", STATE.as_posix(), "run.json")
         write_sealed(path / "run.json", {**done, "files": digests(path, without=without)})
+        if not self._truth:
+            exporting.untold(folders.load(path))
         self._ended = True
 
     # what is told, examined -----------------------------------------------------------------------
@@ -817,6 +934,28 @@ class Observed:
             )
         return moved
 
+    def _counted(self, client: int, rows: Any, examples: Any, training: Training) -> int:
+        """Of a record without truth how many examples are behind an update; 0: nobody knows."""
+        if self._truth:
+            if examples is not None:
+                raise UsageError(
+                    f"client {client} gives examples, and its rows say how many they are: expected"
+                    " observe(..., truth=False), or no examples."
+                )
+            return 0
+        if rows is not None:
+            raise UsageError(
+                f"client {client} gives rows, and this record has no truth: expected truth=True,"
+                " or examples=, how many there were."
+            )
+        if examples is None:
+            return training.steps * self._parts.method.batch
+        if not is_whole(examples) or examples < 1:
+            raise UsageError(
+                f"examples of client {client} = {examples!r}: expected a whole number from 1 on."
+            )
+        return int(examples)
+
     def _gradient_rate(self, t: int) -> float:
         """By what a gradient is multiplied that is sent as it is in round ``t``.
 
@@ -903,6 +1042,11 @@ def _differs(then: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
     return next((f"another {k}" for k in ("task", "seed") if then[k] != mine[k]), "")
 
 
+def _same(one: Tree, other: Tree) -> bool:
+    """The same tensors to the last bit?"""
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
 def _length(tensors: Tree) -> float:
     return float(torch.stack([v.double().norm() for v in tensors.values()]).norm())
 
@@ -913,8 +1057,6 @@ def _apart(one: Tree, other: Tree) -> float:
 
 def _cleared(path: Path) -> None:
     """Delete a record and its attacks; nothing that is none."""
-    import shutil
-
     rooms = ("transcript", "control", "known", "truth", "checkpoint", "attacks")
     for room in rooms:
         shutil.rmtree(path / room, ignore_errors=True)

@@ -58,6 +58,48 @@ def audited_lacking(policy: Policy, method: Defense, clients: int, rounds: int, 
     return out
 
 
+def outside_lacking(
+    policy: Policy, rounds: int, sent: Iterable[Sequence[int]], observer: str = ""
+) -> list[str]:
+    """What the record of somebody's own loop lacks of what was sent, a sentence each.
+
+    Args:
+        policy: by which it was kept.
+        rounds: how many there were.
+        sent: (round, client, receiver) of every update.
+        observer: who was declared to observe, where it is a weaker one than the server.
+    """
+    stages = policy.stages(rounds)
+    who: dict[int, set[int]] = {}
+    for t, client, _ in sent:
+        who.setdefault(t, set()).add(client)
+    kept = sorted(stages.values())
+    out = [f"the observer is declared: {observer}; of others nothing is said"] if observer else []
+    if policy.name == "standard" and len(kept) < rounds:
+        out.append(
+            f"of {rounds} rounds the messages of {_listed(kept)} were kept: what was sent in others"
+            " is not attacked"
+        )
+    most = max((len(who.get(t, ())) for t in kept), default=0)
+    if policy.name == "standard" and most > policy.audited:
+        whose = f"clients {_listed(policy.clients)}, by name" if policy.clients else "drawn"
+        out.append(
+            f"of up to {most} clients a round the updates of {policy.audited} were kept ({whose}):"
+            " what others sent is not attacked"
+        )
+    gone: Gone = {}
+    for stage, t in stages.items():
+        for client in policy.clients:
+            if client not in who.get(t, ()):
+                gone.setdefault(client, {})[stage] = t
+    return [*out, *gone_sentences(gone)]
+
+
+def missing_lines(sentences: Iterable[str]) -> list[dict[str, str]]:
+    """What is missing of a whole run, as run.json has it."""
+    return [{"attack": "", "metric": "", "reason": why} for why in sentences]
+
+
 def gone_sentences(gone: Gone) -> list[str]:
     """A sentence for each client of which something is lacking."""
     out = []

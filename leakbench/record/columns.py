@@ -80,7 +80,7 @@ FLAGS = _names(
     control_failed dead_run undertrained curve_unknown one_seed few_seeds few_units failed_units
     oracle_prototypes oracle_labels probe loss_did_not_fall gradient_vanished below_class_mean
     restarts_disagree other_engine stand_in_data unofficial_data outside mixed_code stale_run
-    stale_attack isolated submitted no_control
+    stale_attack isolated submitted no_control weaker_observer
     """
 )
 

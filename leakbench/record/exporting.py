@@ -15,6 +15,7 @@ somebody decides. Left out are
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from leakbench.base.spec import fingerprint
@@ -30,7 +31,7 @@ FILES = (
     AUX_DATA,
     "transcript/rounds.safetensors",
 )
-ROUNDS = "transcript/round-"
+ROUNDS, COUNTS = "transcript/round-", "known/round-"
 KEPT = (
     *(
         "schema",
@@ -38,6 +39,7 @@ KEPT = (
         "method",
         "origin",
         "no_control",
+        "declared",
         "hides",
         "secrets",
         "distance",
@@ -49,6 +51,8 @@ KEPT = (
     *("utility", "facts", "stages", "pooled", "sent", "missing", "stand_in", "test_data"),
     *("data", "sources", "begun_by"),
 )
+# Of a record whose truth nobody told; how many examples stood behind an update may have been.
+UNTOLD = ("private data and every other answer", "what would have been sent with nothing defended")
 LEFT_OUT = (
     "private data and every other answer",
     "what would have been sent with nothing defended",
@@ -79,6 +83,21 @@ def export(run: Run, out: Path) -> list[str]:
     return _warnings(run)
 
 
+def untold(run: Run) -> Run:
+    """The record ``run`` without any answer, for nobody told one: its folder becomes an export.
+
+    Guesses on it are saved and not scored, and it acquits nobody.
+    """
+    part = RunPart(run)
+    for name in sorted(run.meta["files"]):
+        if name in FILES or name.startswith((ROUNDS, COUNTS)):
+            part.same(name)
+    # Nothing was drawn with its seed.
+    shown = _meta(part, UNTOLD, "recorded")
+    shown |= {"spec": {**shown["spec"], "seed": run.seed}, "begins": run.meta["begins"]}
+    return part.folder(run.path, shown, lambda _: {})
+
+
 def archive_name(run: Run) -> dict[str, str]:
     """What an attack on an export of ``run`` says that it was made of: the same for every export.
 
@@ -104,8 +123,8 @@ def _seen(message: Row) -> bool:
     return message["probe"] is None and message["receiver"] != "aggregator"
 
 
-def _meta(part: RunPart) -> Row:
-    """What run.json says in the archive."""
+def _meta(part: RunPart, left_out: Sequence[str] = LEFT_OUT, how: str = "exported") -> Row:
+    """What run.json says in the archive; ``how`` it came to be without what is ``left_out``."""
     meta, spec = part.run.meta, part.run.spec
     content = fingerprint({n: f.sha256 for n, f in part.files.items()})
     words = (
@@ -122,9 +141,8 @@ def _meta(part: RunPart) -> Row:
         shown["sources"] = _without_files(shown["sources"])
     if "begun_by" in shown:
         shown["begun_by"] = [_without_files(one) for one in shown["begun_by"]]
-    return part.described(
-        shown, "export", {"left_out": list(LEFT_OUT)}, f"exported without: {'; '.join(LEFT_OUT)}"
-    )
+    gone = f"{how} without: {'; '.join(left_out)}"
+    return part.described(shown, "export", {"left_out": list(left_out)}, gone)
 
 
 def _without_files(made: Row) -> Row:

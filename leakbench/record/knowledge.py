@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 # "updates": {(sender, round, phase, probe): {"y": labels (B,)}}, of the batches behind the updates
 # that were kept. They are private: no export has them, and of them an observer is told what is
 # behind updates of clients that it receives from, of the rounds that its threat model grants.
+# "counts": the same, or {place: {"n": (), int64}} where somebody told no more than how many.
 # "aux_data", "gallery": examples; the same for everybody. "": nothing; ``View`` itself has it, or
 # nobody.
-Held = Literal["", "updates", "aux_data", "gallery"]
+Held = Literal["", "updates", "counts", "aux_data", "gallery"]
 # Where in a run folder that lies: how the names of its files begin.
-FILES = {"updates": "known/round-", "aux_data": "known/aux_data.safetensors"}
+FILES = {
+    "updates": "known/round-",
+    "counts": "known/round-",
+    "aux_data": "known/aux_data.safetensors",
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Knowledge:
         name: as threat models and ``View.know`` have it.
         about: what the attacker has.
         held: what of a source it is read from.
-        read: what it is, of that: of "updates" {place: a tensor, or a number}, else examples.
+        read: what it is, of that: of updates {place: a tensor, or a number}, else examples.
         given: how messages in memory (``Transcript``) are given it.
         examples: how many examples are behind an update, by what of the kind is known of it.
         flag: of every number of an attack that is granted it, where it is read off an answer.
@@ -55,14 +60,19 @@ class Knowledge:
     flag: str = ""
 
 
+def _count(batch: Mapping[str, Tensor]) -> int:
+    """How many examples a batch has, of which the labels are known or their number alone."""
+    return len(batch["y"]) if "y" in batch else int(batch["n"])
+
+
 ROWS = (
     Knowledge("method", "the method with its public parameters, the architecture, and so the loss"),
     Knowledge("facts", "numbers of clients and classes, shapes, where an input's numbers lie"),
     Knowledge(
         "sizes",
         "how many examples are behind each update",
-        held="updates",
-        read=lambda held: {place: len(batch["y"]) for place, batch in held.items()},
+        held="counts",
+        read=lambda held: {place: _count(batch) for place, batch in held.items()},
         given="write add('update', ..., labels=y), of which it is told the number",
         examples=int,
     ),
@@ -93,6 +103,61 @@ def chosen(knows: Sequence[str]) -> list[Knowledge]:
     return [row for row in KNOWLEDGE.values() if row.name in knows]
 
 
+@dataclass(frozen=True)
+class DeclaredObserver:
+    """Who is said to observe, where that is less than a server that knows all of this table.
+
+    What is not found by attacks that are held to it says nothing of anybody else.
+
+    Args:
+        observer: "server", "client/3", or "outsider".
+        kinds: of messages that it receives.
+        rounds: of all of them, or of the attacked one alone.
+        knows: by the names of this table.
+    """
+
+    observer: str
+    kinds: tuple[str, ...]
+    rounds: Literal["all", "one"]
+    knows: tuple[str, ...]
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> DeclaredObserver:
+        """As run.json has it."""
+        kinds, knows = tuple(told["kinds"]), tuple(told["knows"])
+        return cls(told["observer"], kinds, told["rounds"], knows)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """For run.json."""
+        lists = {"kinds": [*self.kinds], "knows": [*self.knows]}
+        return {"observer": self.observer, "rounds": self.rounds, **lists}
+
+    @property
+    def words(self) -> str:
+        """Who it is, what it receives and what it knows."""
+        kinds, knows = ", ".join(self.kinds) or "nothing", ", ".join(self.knows) or "nothing"
+        when = "of one round" if self.rounds == "one" else "of all rounds"
+        return f"{self.observer}, who receives {kinds} {when} and knows {knows}"
+
+    def lacks(self, observer: str, kinds: Sequence[str], knows: Sequence[str]) -> str:
+        """Why an attack with this threat model is none of this observer's; empty where it is.
+
+        Args:
+            observer: who attacks.
+            kinds: those that it reads and that somebody sent.
+            knows: what it is granted.
+        """
+        said = f"the declared observer is {self.words}"
+        if observer != self.observer:
+            return f"{said}, and the attack is that of {observer}"
+        unseen = [kind for kind in kinds if kind not in self.kinds]
+        unknown = [name for name in knows if name not in self.knows]
+        if unseen or unknown:
+            return f"{said}, and the attack takes {', '.join([*unseen, *unknown])}, too"
+        return ""
+
+
 class Source:
     """What attacks are made from: a run folder that is read again, or messages in memory.
 
@@ -104,6 +169,11 @@ class Source:
     # Is the network in training mode while a client trains? By its layers, where they differ, as
     # ``leakbench.federation.net.training_mode`` takes it.
     modes: bool | Mapping[str, bool] = True
+
+    @property
+    def declared(self) -> DeclaredObserver | None:
+        """Who is said to observe; None: a server that may be granted all that is known."""
+        return None
 
     @property
     def dtype(self) -> torch.dtype:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -11,13 +12,14 @@ from typing import Any, Literal
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import inside, read_tree, write_tree
 from leakbench.base.shapes import check_shape
-from leakbench.base.tree import Tree
+from leakbench.base.tree import Tree, flat, nbytes, unflat
 from leakbench.record.shapes import MessagesHeader
 
 LARGE = ("model", "update", "sum", "generator", "variate")
 SMALL: tuple[str, ...] = ("prototype", "features", "labels", "mean_data", "data", "statistics")
 SMALL += ("label_counts", "count", "identifier")
 KINDS = LARGE + SMALL
+REPEATED = 4096  # bytes of a tensor that is worth a line on where it stands already
 COLUMNS = ("round", "phase", "sender", "receiver", "kind", "probe")
 
 
@@ -50,11 +52,64 @@ def round_file(t: int) -> str:
     return f"round-{t:06d}.safetensors"
 
 
-def write_messages(path: Path, messages: list[Message]) -> None:
-    """The messages of one round; their table is the header, tensors are `<i>/payload[/<name>]`."""
-    table = [_line(m) for m in messages]
-    payloads = {str(i): {"payload": m.payload} for i, m in enumerate(messages)}
-    write_tree(path, payloads, {"messages": table}, sync=False)
+@dataclass(frozen=True)
+class StoredTensors:
+    """What stands in a folder's first file of messages: no later one holds the same bytes again.
+
+    So a part of the network that nobody trains is there once, and so is a model that is sent again.
+    """
+
+    first: dict[str, dict[str, str]] = field(default_factory=dict)  # digest -> {file, name}
+
+    @classmethod
+    def of(cls, path: Path) -> StoredTensors:
+        """As it is after the file ``path`` was written.
+
+        Raises:
+            BrokenFile: it is missing or damaged.
+        """
+        found = cls()
+        for name, leaf in flat(read_tree(path)[0]).items():
+            if nbytes(leaf) >= REPEATED:
+                found.first.setdefault(_digest(leaf), {"file": path.name, "name": name})
+        return found
+
+    def parted(self, leaves: Mapping[str, Any], file: str) -> tuple[Tree, dict[str, Any]]:
+        """The leaves that are to be stored in ``file``, and where each of the others stands."""
+        known, here, same = dict(self.first), dict[str, Any](), dict[str, Any]()
+        for name, leaf in leaves.items():
+            place = {"file": file, "name": name}
+            found = place
+            if nbytes(leaf) >= REPEATED:
+                found = known.setdefault(_digest(leaf), place)
+            if found is place:
+                here[name] = leaf
+            else:
+                same[name] = found
+        return unflat(here), same
+
+
+def _digest(leaf: Any) -> str:
+    """Of a tensor's kind, shape and bytes."""
+    sha = hashlib.sha256(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
+    sha.update(leaf.detach().cpu().contiguous().numpy())
+    return sha.hexdigest()
+
+
+def write_messages(
+    path: Path, messages: list[Message], stored: StoredTensors | None = None
+) -> None:
+    """The messages of one round; their table is the header, tensors are `<i>/payload[/<name>]`.
+
+    ``stored``: what stands in the folder's first file, and is not stored again; the header then
+    says under `same` where it is.
+    """
+    head: dict[str, Any] = {"messages": [_line(m) for m in messages]}
+    payloads: Tree = {str(i): {"payload": m.payload} for i, m in enumerate(messages)}
+    if stored is not None:
+        payloads, same = stored.parted(flat(payloads), path.name)
+        head |= {"same": same} if same else {}
+    write_tree(path, payloads, head, sync=False)
 
 
 def _line(m: Message) -> dict[str, Any]:
@@ -65,16 +120,47 @@ def _line(m: Message) -> dict[str, Any]:
 
 def read_messages(folder: Path, names: Iterable[str]) -> list[Message]:
     """All messages of the files ``names`` of a run folder, in order."""
-    out = []
+    out: list[Message] = []
+    first: dict[str, Mapping[str, Any]] = {}
     for name in names:
         path = inside(folder, name)
-        tree, meta = read_tree(path)
-        for i, m in enumerate(table_of(path, meta)):
-            entry = tree.get(str(i), {}) if isinstance(tree, dict) else None
-            if not isinstance(entry, dict):
-                raise _damaged(path, f"message {i} is no group of tensors")
-            out.append(Message(payload=entry.get("payload", {}), **m))
+        table, payloads = read_payloads(path, first)
+        out += [Message(payload=p, **m) for m, p in zip(table, payloads, strict=True)]
     return out
+
+
+def read_payloads(
+    path: Path, opened: dict[str, Mapping[str, Any]] | None = None
+) -> tuple[list[dict[str, Any]], list[Tree]]:
+    """What a file of messages says of each, and what each holds, wherever it is stored.
+
+    ``opened``: the tensors of other files that were read before, by name; those that are read are
+    added.
+
+    Raises:
+        BrokenFile: it, or a file that it leads to, is missing or damaged.
+    """
+    tree, meta = read_tree(path)
+    table = table_of(path, meta)
+    if same := meta.get("same", {}):
+        opened = {} if opened is None else opened
+        leaves = flat(tree)
+        here = dict(leaves)
+        for name, at in same.items():
+            if at["file"] != path.name and at["file"] not in opened:
+                opened[at["file"]] = flat(read_tree(inside(path.parent, at["file"]))[0])
+            held = here if at["file"] == path.name else opened[at["file"]]
+            if at["name"] not in held or name in here:
+                raise _damaged(path, f"{at['file']} holds no {at['name']}")
+            leaves[name] = held[at["name"]]
+        tree = unflat(leaves)
+    payloads = []
+    for i in range(len(table)):
+        entry = tree.get(str(i), {}) if isinstance(tree, dict) else None
+        if not isinstance(entry, dict):
+            raise _damaged(path, f"message {i} is no group of tensors")
+        payloads.append(entry.get("payload", {}))
+    return table, payloads
 
 
 def table_of(path: Path, meta: Any) -> list[dict[str, Any]]:

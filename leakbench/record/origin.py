@@ -224,6 +224,7 @@ def lasting(meta: Mapping[str, Any]) -> set[str]:
         OUTSIDE: is_outside(meta),
         "unofficial_data": meta.get("data", {}).get("official") is False,
         "mixed_code": bool(meta.get("begun_by")),
+        "weaker_observer": bool(meta.get("declared")),
     }
     return {flag for flag, holds in said.items() if holds}
 

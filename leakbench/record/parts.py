@@ -29,7 +29,7 @@ from leakbench.base.files import (
 from leakbench.record.columns import Row
 from leakbench.record.folders import Run, load
 from leakbench.record.knowledge import FILES, chosen
-from leakbench.record.messages import table_of
+from leakbench.record.messages import read_payloads, table_of
 
 AUX_DATA = FILES["aux_data"]
 
@@ -97,8 +97,9 @@ class RunPart:
         kept = {i: line for i, line in enumerate(_table(self.run, name)) if keep(line)}
 
         def make() -> bytes:
-            tree, _ = self.run.tree(name)
-            payloads = {str(j): tree[str(i)] for j, i in enumerate(kept) if str(i) in tree}
+            self.run.check(*_files_behind(self.run, name))
+            _, held = read_payloads(inside(self.run.path, name))
+            payloads = {str(j): {"payload": held[i]} for j, i in enumerate(kept)}
             return pack_tree(payloads, {"messages": list(kept.values())})
 
         self.files.pop(name, None)
@@ -181,11 +182,13 @@ def lost_parts(run: Run, kinds: Sequence[str], knows: Sequence[str]) -> str:
     Raises:
         BrokenFile: a file of messages is missing or damaged.
     """
-    batches = [row.name for row in chosen(knows) if row.held == "updates"]
+    counted = _holds(run.meta["files"], FILES["counts"])
+    lost = ("updates",) if counted else ("updates", "counts")
+    batches = [row.name for row in chosen(knows) if row.held in lost]
     if "export" in run.meta and batches:
         return (
-            f"this run was exported without the {batches[-1]} of private batches, which the attack"
-            " is granted"
+            f"this run was exported without the {batches[-1]} of private batches, or recorded so,"
+            " and the attack is granted them"
         )
     if "excerpt" not in run.meta:
         return ""
@@ -212,6 +215,12 @@ def _table(run: Run, name: str) -> list[Row]:
     """What a file of messages says of each, without reading its tensors."""
     path = inside(run.path, name)
     return list(table_of(path, read_meta(path)))
+
+
+def _files_behind(run: Run, name: str) -> set[str]:
+    """The file of messages ``name``, and those that hold what it does not store again."""
+    same = read_meta(inside(run.path, name)).get("same", {})
+    return {name, *(f"{name.partition('/')[0]}/{at['file']}" for at in same.values())}
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -53,6 +53,13 @@ class Policy(Spec):
             " drawn"
         ),
     )
+    rounds: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (),
+        description=(
+            "rounds that are audited beside the last, of a loop whose end was not known: a stage is"
+            " the nearest of them"
+        ),
+    )
 
     @model_validator(mode="after")
     def _chosen(self) -> Self:
@@ -71,18 +78,29 @@ class Policy(Spec):
 
     @model_serializer(mode="wrap")
     def _plain(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without ``clients`` where none is chosen: such a run is called as it always was."""
+        """Without clients and rounds that nobody chose: such a run is called as it always was."""
         told: dict[str, Any] = dump(self)
-        return {k: v for k, v in told.items() if k != "clients" or v}
+        return {k: v for k, v in told.items() if k not in ("clients", "rounds") or v}
 
     def stages(self, rounds: int) -> dict[str, int]:
         """{stage: round}; of two in one round the earlier, but the last is always `final`."""
         early, middle = max(1, round(rounds / 10)), max(1, round(rounds / 2))
         out: dict[str, int] = {}
-        for stage, t in (("untrained", 1), ("early", early), ("middle", middle)):
-            if t != rounds and t not in out.values():
+        for stage, wanted in (("untrained", 1), ("early", early), ("middle", middle)):
+            t = self._nearest(wanted)
+            if t is not None and t != rounds and t not in out.values():
                 out[stage] = t
         return {**out, "final": rounds}
+
+    def _nearest(self, t: int) -> int | None:
+        """Of the rounds that were chosen the one that stands for t; none if it is far from all.
+
+        Nothing stands for the first, which alone begins with the untrained model.
+        """
+        if not self.rounds or t in self.rounds:
+            return t
+        near = min(self.rounds, key=lambda chosen: (abs(chosen - t), chosen))
+        return near if t > 1 and t <= 2 * near <= 4 * t else None
 
     def audits(self, t: int, rounds: int) -> bool:
         """Are models, single updates and probes of round t kept?"""

@@ -17,7 +17,7 @@ from leakbench.federation.precision import kept_dtype, products
 from leakbench.federation.task_data import Examples
 from leakbench.record import private_data
 from leakbench.record.folders import Run
-from leakbench.record.knowledge import FILES, ROWS, Source
+from leakbench.record.knowledge import FILES, ROWS, DeclaredObserver, Source
 from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.parts import lost_parts
 from leakbench.record.runspec import Parts, RunSpec, parts
@@ -49,6 +49,12 @@ class Recording(Source):
     def method(self) -> Defense:
         """The defense with its parameters."""
         return self.parts.method
+
+    @property
+    def declared(self) -> DeclaredObserver | None:
+        """Who is said to observe, as the owner of the record declared."""
+        told = self.run.meta.get("declared")
+        return DeclaredObserver.of(told) if told else None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -146,15 +152,17 @@ class Recording(Source):
     def _has(self, held: str) -> bool:
         if held == "gallery":
             return not self.exported and self.facts.targets == "tokens"
-        if held == "updates":
+        if held == "updates" or (held == "counts" and not self.exported):
             return not self.exported
+        if held == "counts":
+            return any(name.startswith(FILES[held]) for name in self.run.meta["files"])
         return FILES.get(held) in self.run.meta["files"]
 
     def _held(self, held: str) -> Any:
         if held == "aux_data":
             return self._aux_data
         if held and self._has(held):
-            return self._updates if held == "updates" else self._gallery
+            return self._gallery if held == "gallery" else self._updates
         return None
 
     def _without(self, name: str) -> str:
@@ -181,7 +189,10 @@ class Recording(Source):
 
     @cached_property
     def _updates(self) -> dict[tuple[str, int, int, int | None], dict[str, Tensor]]:
-        """{(sender, round, phase, probe): {"y": labels (B,)}} behind the audited updates."""
+        """{(sender, round, phase, probe): {"y": labels (B,)}} behind the audited updates.
+
+        {"n": ()} of those of which somebody told no more than how many there are.
+        """
         out: dict[tuple[str, int, int, int | None], dict[str, Tensor]] = {}
         for name in self._rounds("known"):
             tree, meta = self.run.tree(name)
@@ -189,8 +200,9 @@ class Recording(Source):
             for i, phases in tree["client"].items():
                 for phase, entry in phases.items():
                     place = (f"client/{i}", meta["round"], int(phase))
-                    if "y" in entry:
-                        out[*place, None] = {"y": entry["y"].to(self.device)}
+                    told = {k: entry[k].to(self.device) for k in ("y", "n") if k in entry}
+                    if told:
+                        out[*place, None] = told
                     for p, probe in entry.get("probe", {}).items():
                         out[*place, int(p)] = {"y": probe["y"].to(self.device)}
         return out

@@ -33,6 +33,7 @@ class _Policy(Shape):
     audited: Place = 0
     probes: Place = 0
     clients: Annotated[list[Place], Field(max_length=MANY)] = []
+    rounds: Annotated[list[Round], Field(max_length=MANY)] = []
 
 
 class _Spec(Shape):
@@ -147,6 +148,13 @@ class _Machine(Shape):
     deterministic: bool = False
 
 
+class _Declared(Closed):
+    observer: Annotated[str, Field(pattern=r"^(server|outsider|client/\d{1,9})$")]
+    kinds: Annotated[list[Name], Field(max_length=1_000)]
+    rounds: Literal["all", "one"]
+    knows: Annotated[list[Name], Field(max_length=1_000)]
+
+
 class RunJson(_Provenance):
     """run.json."""
 
@@ -170,6 +178,7 @@ class RunJson(_Provenance):
     machine: _Machine = _Machine()
     origin: Literal["", "outside"] = ""
     no_control: bool = False
+    declared: _Declared | None = None
     begun_by: Annotated[list[Values], Field(max_length=MANY)] = []
     excerpt: _Excerpt = _Excerpt(left_out=[], of="", run_json="0" * 64, rounds=[0, 0])
     export: _LeftOut = _LeftOut(left_out=[])
@@ -220,10 +229,16 @@ class _Message(Closed):
     sparse: bool = False
 
 
+class _Elsewhere(Closed):
+    file: Annotated[str, Field(pattern=r"^round-\d{6}\.safetensors$")]
+    name: Text
+
+
 class MessagesHeader(Shape):
     """Of a round's file in transcript/ or control/."""
 
     messages: Annotated[list[_Message], Field(max_length=10**7)]
+    same: Annotated[dict[Text, _Elsewhere], Field(max_length=10**7)] = {}
 
 
 class RoundHeader(Shape):

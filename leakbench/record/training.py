@@ -247,7 +247,7 @@ def missing_of_run(
         kept |= {m["kind"] for m in read_meta(path)["messages"] if m["sender"] != "server"}
     why = "no message of kind {} was kept, so none was attacked: train with --record all"
     reasons = [*map(why.format, sorted(sent - kept)), *_absent(spec, made)]
-    return [{"attack": "", "metric": "", "reason": why} for why in reasons]
+    return audited.missing_lines(reasons)
 
 
 def _absent(spec: RunSpec, made: Parts) -> list[str]:

@@ -309,7 +309,7 @@ def _same(run: Run) -> dict[str, Any]:
         **{f"task.{k}": v for k, v in spec["task"]["params"].items()},
         "rounds": spec["rounds"],
         "dtype": run.meta.get("dtype", spec.get("dtype")),
-        "record.clients": [],  # where nobody was chosen a policy does not name it
+        **{f"record.{k}": [] for k in ("rounds", "clients")},  # named where some are chosen
         **{f"record.{k}": v for k, v in policy(run).items()},
     }
 

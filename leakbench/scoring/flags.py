@@ -20,7 +20,7 @@ STEEP = 0.1
 
 # Decided by the attack on its own rows; a row over several seeds or attacks carries all of them.
 CARRIED = frozenset({"oracle_prototypes", "oracle_labels", "gradient_vanished", "below_class_mean"})
-CARRIED |= {"isolated", "submitted", "no_control"}
+CARRIED |= {"isolated", "submitted", "no_control", "weaker_observer"}
 CARRIED |= {"restarts_disagree", "loss_did_not_fall", "stand_in_data"}
 CARRIED |= {"unofficial_data", "outside", "mixed_code", "stale_run", "stale_attack"}
 # With these an attack says of a guess that its search did not converge.

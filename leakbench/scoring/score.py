@@ -33,8 +33,8 @@ from leakbench.statistics import intervals
 from leakbench.statistics.intervals import Estimate
 
 UNSCORED = (
-    "was exported without the truth and the control, so guesses on it cannot be scored here. "
-    "Who holds the run makes the same guesses with the same command, and scores them."
+    "was exported without the truth and the control, or recorded so: guesses on it cannot be scored"
+    " here. Who holds the run makes the same guesses with the same command, and scores them."
 )
 
 

@@ -12,8 +12,9 @@ from leakbench.base.errors import LeakbenchError
 from leakbench.base.raised import raised_text
 from leakbench.base.spec import canonical
 from leakbench.federation.federation import Federation
-from leakbench.record import origin, run_json, twin
+from leakbench.record import audited, origin, run_json, twin
 from leakbench.record.folders import Run
+from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec, parts
 from leakbench.record.training import missing_of_run
 from leakbench.results.recomputed import short_value
@@ -28,7 +29,7 @@ from leakbench.verifying.finding import (
 )
 from leakbench.verifying.finding import ELSEWHERE as TRAINED
 
-FILE = "run.json"
+FILE, TRAFFIC = "run.json", "transcript/rounds.safetensors"
 # What the spec, the installed code and the data give a second time.
 DERIVED = (
     *("schema", "id", "spec", "method", "hides", "secrets", "distance", "engine", "dtype"),
@@ -39,14 +40,14 @@ ELSEWHERE = ("digest", "status", "files", "sent", "missing", "data", "sources", 
 UNKNOWN = {
     **dict.fromkeys(("device", "machine", "phases", "fallbacks", "begun_by"), MACHINE),
     **dict.fromkeys(("commit", "dirty"), CHECKOUT),
-    **dict.fromkeys(("origin", "no_control"), TRAINED),
+    **dict.fromkeys(("origin", "no_control", "declared"), TRAINED),
     "excerpt": "what it is an excerpt of, is not here",
     "export": "what it is an export of, is not here",
 }
 TWIN = "twin"  # only of a run that was made for a paper's table
 # What an excerpt, an export or a record of somebody's own loop says otherwise than the run itself.
 PARTS = {
-    "origin": {"hides", "command"},
+    "origin": {"hides", "command", "pooled"},
     "excerpt": {"spec", "stages", "command"},
     "export": {"id", "spec", "command"},
 }
@@ -163,8 +164,14 @@ def _missing(run: Run) -> Finding:
         return unchecked(FILE, "missing", "a part of a run says what it lacks in its own words")
     try:
         spec = RunSpec.build(run.spec, f"{run.path}/{FILE}")
-        sent = {str(s["kind"]) for s in run.meta["sent"] if s["sender"] == "client"}
-        ours = missing_of_run(spec, parts(spec), run.path, sent)
+        if origin.is_outside(run.meta):
+            came = run.tree(TRAFFIC)[0]["update"].tolist()
+            who = Recording(run).declared
+            gone = audited.outside_lacking(spec.record, spec.rounds, came, who.words if who else "")
+            ours = audited.missing_lines(gone)
+        else:
+            sent = {str(s["kind"]) for s in run.meta["sent"] if s["sender"] == "client"}
+            ours = missing_of_run(spec, parts(spec), run.path, sent)
     except LeakbenchError as error:
         return unchecked(FILE, "missing", str(error))
     if run.meta["missing"] != ours:

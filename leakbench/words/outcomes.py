@@ -339,6 +339,7 @@ _SAID: dict[str, Said] = {
     ),
     "open": "the search is open on {left} units, in the baseline on {before}: it may find more",
     "open_in_tables": "the search is open on {left} units, and then on none: it may find more",
+    "observer_weaker": "its owner declared a weaker observer than the server: it may accuse alone",
     "no_control_now": "nobody ran the attack where nothing is defended, as in the baseline",
     "control_fell": (
         "the control fell from {old:.4g} to {new:.4g}, more than the margin: the attack is weaker"

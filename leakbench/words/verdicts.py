@@ -325,7 +325,10 @@ def more_units(evidence: Evidence, n: Number) -> str:
     some = each if evidence.present is None else min(each, evidence.present)
     told = f"{math.ceil(have)} clients a round were {'audited' if recorded else 'attacked'}"
     told += f", {each} are needed"
-    how = [f"train with -s record.audited={some}"] if audited is not None and some > audited else []
+    more = f"train with -s record.audited={some}"
+    if "outside" in n.flags:
+        more = f"record with keep=dict(clients={some})"
+    how = [more] if audited is not None and some > audited else []
     how += [f"attack with -s {name}.targets={some}" for name in dict.fromkeys(names) if some > have]
     if some < each:
         count = math.ceil(total / some)

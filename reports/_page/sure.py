@@ -27,6 +27,7 @@ NOTED = {
     "stale_run": "Older code.",
     "stale_attack": "Older attacks.",
     "no_control": "No control.",
+    "weaker_observer": "Weaker observer.",
 }
 
 

@@ -106,6 +106,7 @@ def test_what_an_older_baseline_does_not_say():
     assert "no_control" not in alike().flags
     assert weaker(alike(flags=["no_control"]), alike())
     assert weaker(alike(flags=["no_control"]), alike(flags=["no_control"])) is None
+    assert weaker(alike(flags=["weaker_observer"]), alike())
 
 
 def test_tables_tell_by_flags_alone_whether_the_search_was_open():

@@ -91,10 +91,11 @@ def test_a_limit_is_not_kept_by_a_part_of_the_seeds():
     "weak",
     [
         {"flags": ["no_control"], "control": None},
+        {"flags": ["weaker_observer"]},
         {"failed": dict.fromkeys(range(20), 100)},
         {"unsettled": dict.fromkeys(range(20), 100)},
     ],
-    ids=["no control", "failed", "open"],
+    ids=["no control", "weaker observer", "failed", "open"],
 )
 def test_a_limit_is_not_kept_by_an_attack_that_finds_nothing_anywhere(weak):
     assert held([row(0.01, **weak)]).exit_code == 3

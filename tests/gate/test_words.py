@@ -239,6 +239,7 @@ SIDES = {  # what happened: (rows now, rows then)
     "open search": ([alike(0.1, unsettled={0: 9})], [alike()]),
     "control fell": ([alike(0.1, control=0.5)], [alike()]),
     "no control": ([alike(0.1, flags=["no_control"])], [alike()]),
+    "weaker observer": ([alike(0.1, flags=["weaker_observer"])], [alike()]),
     "unknown": ([alike(0.1)], [alike(control=None, record={})]),
     "contradicted": ([alike(**DRAWN)], [alike(guesses=DRAWN["guesses"])]),
     "no margin": ([alike(0.3, metric="mine")], [alike(metric="mine")]),

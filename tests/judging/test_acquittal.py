@@ -97,6 +97,11 @@ def test_one_seed_acquits_nobody(tmp_path):
         ("stale_run", "unmix: the run was made by another version of the method"),
         ("mixed_code", "unmix: the run was resumed by other code"),
         ("no_control", "unmix: nobody ran it where nothing is defended"),
+        (
+            "weaker_observer",
+            "unmix: its owner declared a weaker observer than the server, so it says nothing of a"
+            " stronger one",
+        ),
     ],
 )
 def test_what_is_not_of_todays_code_may_accuse_and_never_acquits(tmp_path, flag, says):

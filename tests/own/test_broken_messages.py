@@ -257,7 +257,7 @@ SETTINGS = {
     "smoothed": ({"loss": nn.CrossEntropyLoss(label_smoothing=0.1)}, "loss has label_smoothing"),
     "weighted": ({"loss": nn.CrossEntropyLoss(weight=torch.ones(2))}, "loss has class weights"),
     "summed": ({"loss": nn.CrossEntropyLoss(reduction="sum")}, "loss has a sum for a mean"),
-    "observer": ({"observer": "client"}, "observer = 'client': expected 'server'"),
+    "observer": ({"observer": "client"}, "observer = 'client': expected 'server', 'sum'"),
     "covered": ({"covered": ["updat"]}, "covered has 'updat': expected ['update']"),
     "seed": ({"seed": -1}, "seed = -1"),
     "restart": ({"restart": "no"}, "restart = 'no': expected True or False"),
@@ -282,7 +282,7 @@ def test_settings_are_told_before_anything_is_written(what, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("out", [None, 3])
+@pytest.mark.parametrize("out", [b"runs", 3])
 def test_a_place_is_a_path(out):
     with pytest.raises(lb.UsageError, match="expected the path of a folder"):
         observe(out)

@@ -1,0 +1,91 @@
+"""Who observes somebody's own loop, as ``leakbench.observe`` is told it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from leakbench.base.errors import UsageError, suggestion
+from leakbench.record.knowledge import KNOWLEDGE, DeclaredObserver
+
+KINDS = ("model", "update", "sum")  # of messages that such a loop tells
+ROUNDS = ("all", "one")
+KEYS = ("who", "kinds", "rounds", "knows")
+# A user's words for what the table has as one: who knows the loss knows the method.
+ALSO = {"loss": "method", "optimizer": "method"}
+_CLIENT = re.compile(r"client/(0|[1-9]\d{0,8})")
+
+
+def declared_observer(told: Any, clients: int) -> DeclaredObserver | None:
+    """Who it is; None where it is a server that receives every message and may know all.
+
+    Args:
+        told: "server"; "sum", a server that receives what clients send summed alone; "client/3",
+            another client; "outsider", who reads no message; or dict(who=, kinds=, rounds=, knows=)
+            with one of these, the kinds of messages, "all" rounds or "one", and names of what is
+            known (docs/threat-models.md).
+        clients: how many there are.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    said = {"who": told} if isinstance(told, str) else told
+    if not isinstance(said, Mapping):
+        raise UsageError(
+            f"observer is {type(told).__name__}: expected 'server', 'sum', 'client/3', 'outsider',"
+            " or dict(who=..., kinds=..., rounds=..., knows=...)."
+        )
+    for key in said:
+        if key not in KEYS:
+            raise UsageError(
+                f"observer has {key!r}: expected {', '.join(KEYS)}.{suggestion(str(key), KEYS)}"
+            )
+    who, usual = _who(said.get("who", "server"), clients)
+    kinds = _some("kinds", said.get("kinds", usual), KINDS)
+    if "update" in kinds:  # who receives each can add them up
+        kinds = (*kinds, *(kind for kind in ("sum",) if kind not in kinds))
+    beyond = [kind for kind in kinds if kind not in usual]
+    if beyond:
+        raise UsageError(
+            f"observer has kinds with {beyond[0]!r}, which {said['who']} does not receive: expected"
+            f" {', '.join(usual) or 'none'}."
+        )
+    rounds = said.get("rounds", "all")
+    if rounds not in ROUNDS:
+        raise UsageError(f"observer has rounds = {rounds!r}: expected 'all' or 'one'.")
+    names = (*KNOWLEDGE, *ALSO)
+    knows = _some("knows", said.get("knows", tuple(KNOWLEDGE)), names)
+    known = tuple(name for name in KNOWLEDGE if name in {ALSO.get(k, k) for k in knows})
+    found = DeclaredObserver(who, kinds, "one" if rounds == "one" else "all", known)
+    whole = DeclaredObserver("server", KINDS, "all", tuple(KNOWLEDGE))
+    return None if found == whole else found
+
+
+def _who(given: Any, clients: int) -> tuple[str, tuple[str, ...]]:
+    """The party, and what it receives of a loop's messages."""
+    summed = ("server", ("model", "sum"))
+    alone = {"server": ("server", KINDS), "sum": summed, "outsider": (given, ())}
+    if isinstance(given, str) and given in alone:
+        return alone[given]
+    if not isinstance(given, str) or not _CLIENT.fullmatch(given):
+        raise UsageError(
+            f"observer = {given!r}: expected 'server', 'sum', 'client/3' or 'outsider'."
+            f"{suggestion(str(given), alone)}"
+        )
+    if int(given.partition("/")[2]) >= clients:
+        raise UsageError(f"observer = {given!r}: the {clients} clients are 0 to {clients - 1}.")
+    return given, ("model",)
+
+
+def _some(what: str, given: Any, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of ``known`` that were given, in their order."""
+    if not isinstance(given, list | tuple | set | frozenset):
+        raise UsageError(f"observer has {what} = {given!r}: expected some of {', '.join(known)}.")
+    for name in given:
+        if name not in known:
+            raise UsageError(
+                f"observer has {what} with {name!r}: expected some of {', '.join(known)}."
+                f"{suggestion(str(name), known)}"
+            )
+    return tuple(name for name in known if name in given)
