@@ -83,7 +83,9 @@ class ReadyAttack:
         """The same; what it would take longer for than ``seconds``, left out if it can."""
         if self.seconds(source) <= seconds:
             return self
-        less = self.attack.within(Outline(source, self.attack.threat), seconds)
+        less = dict[str, Any]()
+        with faults_pass():
+            less = self.attack.within(Outline(source, self.attack.threat), seconds)
         chosen = {k: v for k, v in self.attack.parameters().items() if k in less or self._set(k)}
         return build(self.name, {**chosen, **less}) if less else self
 

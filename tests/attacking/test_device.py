@@ -231,6 +231,7 @@ def test_what_a_gpu_does_gives_the_same_numbers():
         assert there.device.type == DEVICE
         assert (2 * there[torch.tensor([2, 0])] + torch.tensor(1.0)).tolist() == [5.0, 1.0]
         assert torch.tensor([1, 2], device=DEVICE).tolist() == [1, 2]
+        assert there[[2, 0]].tolist() == [2.0, 0.0]
         there[1] = 7
         assert there.cpu().tolist() == [0.0, 7.0, 2.0]
         assert (there @ there[:, None]).tolist() == [53.0]

@@ -126,7 +126,7 @@ def measured(what, **how):
     found.begin(fed)
     found.add(fed)
     state = {k: v.cpu() for k, v in flat(fed.snapshot()).items()}
-    return state, found.scores, found.diagnostics
+    return state, found.scores, {(t, name): value for t, name, value in found.diagnostics}
 
 
 @pytest.mark.parametrize("name", each_defense())

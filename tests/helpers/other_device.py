@@ -32,6 +32,9 @@ PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot"}  # CUDA's are
 MAKERS = (torch.tensor, torch.as_tensor, torch.asarray)  # on ``meta`` they drop their numbers
 
 
+INDEXED = (Tensor.__getitem__, Tensor.__setitem__)  # and so do the rows of a list
+
+
 class RefusedError(AssertionError):
     """An operation that no GPU does, or that is the last one it does."""
 
@@ -77,6 +80,8 @@ class _Made(TorchFunctionMode):
     ) -> Any:
         kwargs = dict(kwargs or {})
         place = kwargs.get("device")
+        if func in INDEXED:
+            args = (args[0], _rows(args[1]), *args[2:])
         if func in MAKERS and place is not None and torch.device(place).type == DEVICE:
             return func(*args, **{**kwargs, "device": None}).to(DEVICE)
         return func(*args, **kwargs)
@@ -197,6 +202,13 @@ def _kernel(name: str, overload: str) -> bool:
 
 def _name(func: Any) -> str:
     return str(func._schema.name.removeprefix("aten::"))
+
+
+def _rows(index: Any) -> Any:
+    """An index with tensors of the host for its lists."""
+    if isinstance(index, tuple):
+        return tuple(_rows(one) for one in index)
+    return torch.tensor(index) if isinstance(index, list) and index else index
 
 
 def _held(value: Any) -> Any:
