@@ -155,7 +155,10 @@ def _of_classes(view: View, m: Message, rng: torch.Generator) -> tuple[Tensor, T
         slopes = torch.autograd.grad(loss, [*leaves.values()], materialize_grads=True)
         alone.append(torch.cat([-g.double().cpu().flatten() for g in slopes]))
     update = torch.cat([m.payload[n].double().cpu().flatten() for n in names])
-    return torch.stack(alone), update / replay.rate
+    made = torch.stack(alone)
+    if method.optimizer != "sgd":  # Adam takes each number by its usual size
+        made = made / made.square().mean(0).sqrt().clamp(min=1e-12)
+    return made, update / replay.rate
 
 
 def _halfway(view: View, round: int, weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -84,7 +84,7 @@ class LabelInference(Attack):
     (``_class_mixtures``). True are the labels of all of a client's data. Weights are those of the
     last layer where no more was kept, at the received model for one step and halfway to the next
     for several; what the loss reads of the client's own is what a client with all classes would
-    have.
+    have. Of Adam's steps each number of what a class makes is taken by its size over the classes.
 
     Floor: the class frequencies of the auxiliary data. Where all clients hold all classes alike
     there is nothing to tell: the control, too, stays at the floor, and the verdict is "attack too
@@ -202,8 +202,6 @@ class LabelInference(Attack):
             return "clients hold captions and no labels: see caption_words"
         if run.method.outputs != "logits":
             return "its loss compares embeddings, so no class makes an update that data would tell"
-        if run.method.optimizer != "sgd":
-            return "updates are made by Adam, which are no mixture of what single classes make"
         return ""
 
     def _uncalibrated(self, run: Outline) -> str:

@@ -129,14 +129,15 @@ def runs(tmp_path_factory):
     """{wrapper: an attacked run of FedAvg, a step of SGD a round, on digits of uneven classes}."""
     out = tmp_path_factory.mktemp("pooled")
     made = {}
-    for name, wrappers in (
-        ("sum", [("secure_sum", {})]),
-        ("noise", [("clip_noise", {"noise": 0.03})]),
+    for name, wrappers, params in (
+        ("sum", [("secure_sum", {})], ONE_STEP),
+        ("noise", [("clip_noise", {"noise": 0.03})], ONE_STEP),
+        ("adam", [("secure_sum", {})], {"epochs": 2, "optimizer": "adam", "fraction": 0.5}),
     ):
         task = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10, **DIR}
         made[name] = api.train(
             "fedavg",
-            params=ONE_STEP,
+            params=params,
             task_params=task,
             wrappers=wrappers,
             rounds=60,
@@ -152,7 +153,7 @@ def row(folder, metric="label_overlap"):
     return next(r for r in rows if r["stage"] == "final")
 
 
-@pytest.mark.parametrize("name", ["sum", "noise"])
+@pytest.mark.parametrize("name", ["sum", "noise", "adam"])
 def test_what_covers_a_message_does_not_cover_all_of_them(runs, name):
     folder = api.attack(runs[name].path, "label_inference", source="pooled").path
     line = row(folder)
