@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from attacks import _updates
-from attacks._inversion import blindly, breaching, check, cost, engines, priors
+from attacks._inversion import blindly, breaching, check, cost, engines, likelihood, priors
 from attacks._inversion import labels as class_labels
 from attacks._inversion.conditions import conditions
 from attacks._inversion.victims import Victim, prototype, replayed, stand_in, started
@@ -72,6 +72,7 @@ class GradientInversion(Attack):
         {"attacker": "naive"},
         {"attacker": "joint"},
         {"attacker": "joint", "labels": "inferred"},
+        {"attacker": "joint", "prior": "principal"},
     )
 
     attacker: Literal["naive", "joint"] = Field(
@@ -121,8 +122,12 @@ class GradientInversion(Attack):
             " third, which is the package's own, stay)"
         ),
     )
-    prior: Literal["none", "decoder"] = Field(
-        "none", description="what auxiliary images teach: nothing, or where to start"
+    prior: Literal["none", "decoder", "principal"] = Field(
+        "none",
+        description=(
+            "what auxiliary images teach: nothing; where to start; or, of updates that a wrapper"
+            " covers, which images are likely, so that its noise is not matched"
+        ),
     )
     side_by_side: int = Field(
         0, ge=0, description="searches at once; 0: as many as were measured to pay"
@@ -202,10 +207,12 @@ class GradientInversion(Attack):
         if self.engine == "breaching" and self.attacker == "joint":
             return "breaching solves for images only: use attacker=naive"
         why = breaching.refusal(run, self, probe=probe) if self.engine == "breaching" else ""
-        return why or (self._untaught(run) if self.prior == "decoder" else "")
+        return why or ("" if self.prior == "none" else self._untaught(run))
 
     def _untaught(self, run: Outline) -> str:
         """Why there can be no decoder; empty where there can."""
+        if self.prior == "principal" and not covered(run.sent, "update"):
+            return "no wrapper covers updates: what is sent exactly prior=none finds exactly"
         if self.engine in ("breaching", "lbfgs"):
             return f"{self.engine} starts at random: use prior=none, or engine=auto or signed_adam"
         if not run.holds("aux_data"):
@@ -251,8 +258,11 @@ class GradientInversion(Attack):
             else:
                 victims += [(i, victim) for victim in self._victims(view, b, rng)]
         whole = [victim for _, victim in victims]
-        aux = view.know("aux_data") if self.prior == "decoder" else None
-        if self.engine == "breaching":
+        aux = None if self.prior == "none" else view.know("aux_data")
+        likely = self.prior == "principal"
+        if aux is not None and likely:
+            found = likelihood.searched(whole, aux, self, rng, view.progress)
+        elif self.engine == "breaching":
             found = breaching.search(whole, self, rng, view.progress)
         else:
             found = engines.search(whole, self, self.engine, rng, view.progress, aux=aux)
@@ -261,7 +271,10 @@ class GradientInversion(Attack):
             near = min(check.objective(victim, c, self) for c in candidates)
             if near <= nearest.get(i, math.inf):
                 nearest[i] = near
-                made[i] = self._kept(view, victim, check.judge(victim, candidates, self))
+                kept = likelihood.judge(victim, candidates)
+                if not likely:
+                    kept = check.judge(victim, candidates, self)
+                made[i] = self._kept(view, victim, kept)
         return [made[i] for i in range(len(sent))]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:

@@ -56,7 +56,8 @@ def declared_observer(told: Any, clients: int) -> DeclaredObserver | None:
         raise UsageError(f"observer has rounds = {rounds!r}: expected 'all' or 'one'.")
     names = (*KNOWLEDGE, *ALSO)
     knows = _some("knows", said.get("knows", tuple(KNOWLEDGE)), names)
-    known = tuple(name for name in KNOWLEDGE if name in {ALSO.get(k, k) for k in knows})
+    told = {ALSO.get(k, k) for k in knows}
+    known = tuple(name for name in KNOWLEDGE if name in told)
     found = DeclaredObserver(who, kinds, "one" if rounds == "one" else "all", known)
     whole = DeclaredObserver("server", KINDS, "all", tuple(KNOWLEDGE))
     return None if found == whole else found
