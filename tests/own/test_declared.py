@@ -67,7 +67,7 @@ def test_who_takes_no_more_attacks_and_acquits_nobody(tmp_path):
     lb.report([run], tmp_path / "report", formats=("html", "csv", "json"))
     with (tmp_path / "report" / "missing.csv").open(newline="") as file:
         lines = [row["reason"] for row in csv.DictReader(file)]
-    words = "server, who receives update of one round and knows method, facts"
+    words = "server, who receives update, sum of one round and knows method, facts"
     assert f"the observer is declared: {words}; of others nothing is said" in lines
     assert words in (tmp_path / "report" / "index.html").read_text()
     report = json.loads((tmp_path / "report" / "report.json").read_text())
