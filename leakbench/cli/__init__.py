@@ -106,6 +106,8 @@ def _run(argv: list[str]) -> int:
         return UsageError.exit_code
     except (Exception, SystemExit) as error:
         interrupts.heed()
+        if isinstance(error, SystemExit) and not is_own_fault(error):
+            raise  # a shell that asks for completions is answered so
         return _fault(error)
 
 

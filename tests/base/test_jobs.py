@@ -100,7 +100,7 @@ def test_workers_leave_ctrl_c_to_us_have_our_threads_and_are_as_deterministic_as
 def test_a_fault_of_ours_stops_nobody_and_is_not_taken_for_a_failed_job(workers):
     failed, other = run_jobs([*jobs(fault, 1), *jobs(double, 1)], workers=workers)
     assert other == Outcome("job 1", 2)
-    assert re.fullmatch(r"KeyError: 'a fault of ours' \(helpers/jobs\.py, line \d+\)", failed.error)
+    assert re.fullmatch(r"KeyError: 'a fault of ours' \(base/jobs\.py, line \d+\)", failed.error)
     assert failed.fault.startswith("Traceback")
     assert failed.fault.endswith("KeyError: 'a fault of ours'\n")
     assert jobs_exit_code([failed, other], Console()) == 70

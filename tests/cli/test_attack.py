@@ -131,7 +131,7 @@ class TestAttack:
             assert (code, why) == (0, [None])
             return
         assert code == 4
-        assert re.search(r"mine on \S+ failed: KeyError: 'lost' \(plugged\d+/mine\.py, line", err)
+        assert re.search(r"mine on \S+ failed: KeyError: 'lost' \(mine\.py, line", err)
         assert why[0].startswith("KeyError: 'lost'")
         missing = (tmp_path / "r" / "missing.csv").read_text()
         assert "KeyError: 'lost'" in missing
@@ -148,6 +148,7 @@ class TestAttack:
             ("label_inference", "source=update"),
             ("label_inference", "source=moved"),
             ("label_inference", "source=calibrated"),
+            ("label_inference", "source=pooled"),
         }
         code, _, err = cli("attack", run.path, "-a", "label_inference", "-s", "source=message")
         assert code == 2

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.commands import apart, gone, small
+from helpers.jobs import fault
 from helpers.small_runs import TASK, trained
 
 import leakbench
@@ -52,15 +53,13 @@ class TestTheProgramItself:
     def test_a_fault_of_ours_is_a_sentence_and_a_log(self, cli, made, monkeypatch):
         from leakbench.cli import attack
 
-        monkeypatch.setattr(attack, "score", lambda *a, **k: {}["a fault"])
+        monkeypatch.setattr(attack, "score", fault)
         code, out, err = cli("score", made)
         assert (code, out) == (70, "")
-        assert err.startswith(
-            "leakbench: a fault of leakbench itself: KeyError: 'a fault' (cli/test_cli.py, line "
-        )
-        assert "); please report it with the log " in err
+        assert err.startswith("leakbench: a fault of leakbench itself")
+        assert ": KeyError: 'a fault of ours' (base/jobs.py, line 1); please report it with" in err
         log = Path(err.split("the log ")[1].strip().rstrip("."))
-        assert "KeyError: 'a fault'" in log.read_text()
+        assert "KeyError: 'a fault of ours'" in log.read_text()
         log.unlink()
 
     def test_an_interrupt_says_that_it_can_go_on(self, cli, made, monkeypatch):

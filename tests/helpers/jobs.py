@@ -7,7 +7,9 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+from leakbench.base import jobs as jobs_module
 from leakbench.base.errors import BrokenFile, MethodError, UsageError
 from leakbench.base.jobs import Job
 from leakbench.base.jobs import run_jobs as run_jobs
@@ -42,8 +44,11 @@ def wrong(kind, *, progress):
     )
 
 
-def fault(x, *, progress):
-    return {}["a fault of ours"]
+# A line of leakbench's own, as far as a traceback tells.
+_OURS: dict[str, Any] = {"__name__": __name__}
+_LINE = 'def fault(*_, **__): return {}["a fault of ours"]'
+exec(compile(_LINE, jobs_module.__file__, "exec"), _OURS)
+fault = _OURS["fault"]
 
 
 def jobs(work, *values):

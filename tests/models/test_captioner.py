@@ -162,6 +162,7 @@ def test_an_attacker_who_replays_a_step_knows_of_the_stages_rates():
     victim = SimpleNamespace(
         adam=None, rate=0.1, module=made, gradient=lambda *_: gradient, trained=set(gradient)
     )
+    victim._moves = lambda *_: gradient
     sent = Replay.update(victim, None, {})
     assert torch.allclose(sent["encoder.a"], torch.full((2,), -0.1))
     assert torch.allclose(sent["decoder.b"], torch.full((3,), -0.8))
