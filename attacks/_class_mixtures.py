@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leakbench import models
 from leakbench.attacking import Replay, View
@@ -47,6 +47,12 @@ class Equation:
     seen: Tensor
     length: float
     numbers: int
+
+
+class _Classes(NamedTuple):
+    names: list[str]  # of the tensors that are read
+    alone: Tensor  # (K, P) float64, of P numbers
+    rate: float  # of the local steps
 
 
 def pooled(view: View, rng: torch.Generator) -> dict[int, Tensor]:
@@ -87,12 +93,17 @@ def _receivers(rows: Tensor) -> list[int]:
 def equations(view: View, rng: torch.Generator) -> Iterator[Equation]:
     """One for each update, and each sum of updates, of a round of which the model is known."""
     sent = _sent(view)
+    made: dict[tuple[Any, ...], _Classes] = {}  # the same for all who train alike in a round
     for done, (m, parts) in enumerate(sent):
         view.progress(done / len(sent))
+        place = (m.round, m.phase, m.loss, *m.payload)
         try:
-            alone, update = _of_classes(view, m, rng)
+            if place not in made:
+                made = {place: _of_classes(view, m, rng)}
         except (KeyError, MethodError):  # of what the clients had received something was not kept
             continue
+        names, alone, rate = made[place]
+        update = torch.cat([m.payload[n].double().cpu().flatten() for n in names]) / rate
         if bool(alone.isfinite().all()) and bool(update.isfinite().all()):
             length = float(update.square().sum())
             yield Equation(parts, alone @ alone.T, alone @ update, length, len(update))
@@ -128,8 +139,8 @@ def _company(view: View, round: int) -> dict[int, float]:
     return {c: counts[c] / whole for c in who} if whole else {}
 
 
-def _of_classes(view: View, m: Message, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """What each class alone would have made of the model (K, P), and what was sent (P,).
+def _of_classes(view: View, m: Message, rng: torch.Generator) -> _Classes:
+    """What each class alone would have made of the model that ``m`` was made from.
 
     Of several steps at weights halfway to the next round's model, where that is known.
     """
@@ -154,11 +165,10 @@ def _of_classes(view: View, m: Message, rng: torch.Generator) -> tuple[Tensor, T
         loss = replay.loss(shown, private, weights={**weights, **leaves}, mode=False)
         slopes = torch.autograd.grad(loss, [*leaves.values()], materialize_grads=True)
         alone.append(torch.cat([-g.double().cpu().flatten() for g in slopes]))
-    update = torch.cat([m.payload[n].double().cpu().flatten() for n in names])
     made = torch.stack(alone)
     if method.optimizer != "sgd":  # Adam takes each number by its usual size
         made = made / made.square().mean(0).sqrt().clamp(min=1e-12)
-    return made, update / replay.rate
+    return _Classes(names, made, replay.rate)
 
 
 def _halfway(view: View, round: int, weights: dict[str, Tensor]) -> dict[str, Tensor]:

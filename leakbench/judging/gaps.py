@@ -10,7 +10,7 @@ from leakbench.base.reason import Reason, reason
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 
-ENOUGH = 50  # rounds: over fewer of many, noise and company cancel less than over all
+ENOUGH = 0.5  # of the rounds: over fewer, noise and company cancel much less than over all
 
 
 def gaps(setting: Setting, attacks: Sequence[Number]) -> tuple[Reason, ...]:
@@ -80,7 +80,7 @@ def unheard(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
     for run in setting.runs:
         covered = any(s["kind"] == "update" and s["covered"] for s in run.meta.get("sent", ()))
         rounds, kept = int(run.spec["rounds"]), int(run.meta.get("pooled", 0))
-        if covered and kept < min(rounds, ENOUGH):
+        if covered and kept < ENOUGH * rounds:
             return (reason("few_rounds", kept=kept, all=rounds),)
     return ()
 

@@ -14,7 +14,7 @@ from leakbench.record.messages import LARGE
 FIRST = 3  # rounds in which a small kind is sent that are kept, whenever they are
 UPLINK_LIMIT, BROADCAST_LIMIT = 64 * 1024, 1024 * 1024  # bytes of a small kind's message
 GOLDEN = (5**0.5 - 1) / 2
-POOLED = 200  # rounds of covered updates that are kept for who adds them up, at most
+POOLED = 1000  # rounds of covered updates that are kept for who adds them up, at most
 
 
 class Policy(Spec):

@@ -125,7 +125,7 @@ class _Provenance(Shape):
     dirty: bool = False
     command: Text = ""
     versions: dict[Name, Name] = {}
-    sources: dict[Name, Name] = {}
+    sources: dict[Name, Annotated[Name, Field(min_length=1)]] = {}
     files: Listed = {}
 
     @field_validator("files")
