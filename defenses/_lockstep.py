@@ -92,7 +92,8 @@ class _Run:
 
     def lengths(self, active: list[int]) -> Tensor:
         """(m, 1), the step lengths to be tried."""
-        return self.x.new_tensor([[self.trial[i]] for i in active])
+        tried = [[self.trial[i]] for i in active]
+        return torch.tensor(tried, dtype=self.x.dtype, device=self.x.device)
 
     def begin(self, value: Tensor, gradient: Tensor) -> None:
         """The first line searches, from values (M,) down the gradients (M, N) that are not flat."""

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 def one_hot(y: Tensor, classes: int, like: Tensor) -> Tensor:
     """(B, classes) of y (B,) int64, in the dtype of ``like``."""
-    return torch.nn.functional.one_hot(y, classes).to(like.dtype)
+    # Not torch's own, which asks for the largest label and so does not go under vmap.
+    return (y[..., None] == torch.arange(classes, device=y.device)).to(like.dtype)
 
 
 def mix(mine: Tensor, theirs: Tensor, beta: Tensor) -> Tensor:

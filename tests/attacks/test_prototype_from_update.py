@@ -173,7 +173,7 @@ def test_noise_on_updates_hides_the_prototype_and_nothing_is_accepted(runs, run)
     made = guesses(runs[run], 20)
     assert not any(g.accepted for g in made)
     found = right(runs[run], made, 20)
-    assert sum(named for named, _ in found.values()) <= 5
+    assert sum(named for named, _ in found.values()) <= 7  # of ten, over all rounds that are kept
     assert max(cosine for _, cosine in found.values()) < 0.8
 
 
