@@ -477,6 +477,9 @@ class Observed:
             wrapper = Choice(name=SUMS, params={"kinds": ["update"]})
             self._spec = self._spec.model_copy(update={"wrappers": (wrapper,)})
             self._parts = replace(self._parts, wrappers=parts(self._spec).wrappers)
+            # The wrapper's code is among what the record rests on from now on.
+            self._origin = origins.origin_of(self._spec, self._data, "cpu")
+            vars(self).pop("_about", None)
         self._summed = summed
 
     def _alone(self, tensors: Mapping[str, Any], client: int, now: _Round, what: str) -> Message:

@@ -8,6 +8,7 @@ from helpers.own_loops import DATA, SHAPES, killed, model, net, step, watched
 
 import leakbench as lb
 from leakbench.base.files import read_tree
+from leakbench.record.origin import stale_sources
 
 WHO = [0, 1, 2]
 ROUNDS = 2
@@ -55,6 +56,7 @@ def test_it_is_recorded_as_the_wrapper_is(tmp_path):
     choices = [run.meta["spec"]["wrappers"] for run in (own, theirs)]
     assert [c[0]["name"] for c in choices] == ["secure_sum"] * 2
     assert choices[0][0]["params"] == choices[1][0]["params"]
+    assert stale_sources(own.meta) == []  # the wrapper's code is among its sources
 
 
 def again(theirs):
