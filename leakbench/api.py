@@ -247,6 +247,10 @@ def attack_all(
     """
     from leakbench.work import attack_plan
 
+    if isinstance(run, list | tuple):
+        raise UsageError(f"run is a list of {len(run)}: expected one run; call it for each.")
+    if not isinstance(minutes, int | float):
+        raise UsageError(f"minutes = {minutes!r}: expected a number, for example minutes=10.")
     made = attack_plan.made_within(_path(run), 60 * minutes, device, progress)
     return [Results(Path(folder)) for folder in made]
 

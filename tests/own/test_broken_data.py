@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 import leakbench as lb
+from leakbench.base.errors import UsageError
 
 N = 40
 DICE = np.random.default_rng(0)
@@ -443,3 +444,16 @@ def test_a_folder_of_text_and_path_is_one(tmp_path):
     place = kinds(tmp_path)
     one, other = (lb.clients.from_folder(p, clients=2, size=8) for p in (str(place), Path(place)))
     assert torch.equal(one.data.train.stored, other.data.train.stored)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"run": ["runs/a"]}, "run is a list of 1: expected one run; call it for each."),
+        ({"run": "runs/a", "minutes": "3"}, "minutes = '3': expected a number, for example"),
+    ],
+)
+def test_all_attacks_are_of_one_run_and_of_so_many_minutes(given, said):
+    with pytest.raises(UsageError) as error:
+        lb.attack_all(**given)
+    assert str(error.value).startswith(said)
