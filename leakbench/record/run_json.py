@@ -14,7 +14,6 @@ from leakbench.base.files import SEALED_SCHEMA
 from leakbench.federation.network import begun
 from leakbench.federation.parties import Facts
 from leakbench.federation.utility import METRICS
-from leakbench.record.last_layers import pooled_rounds
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import Parts, RunSpec
 
@@ -29,6 +28,7 @@ def run_described(
 ) -> dict[str, Any]:
     """run.json before the first round, without its status; ``origin``: of ``origin.facts``."""
     from leakbench.federation.evaluate import untaught  # with torch
+    from leakbench.record.last_layers import pooled_rounds
 
     task, facts = made.task, fed.facts
     return {

@@ -164,7 +164,7 @@ def test_a_place_that_cannot_be_written(refused, attacked, tmp_path, out):
     place = out if out.startswith("/") else tmp_path / out
     said = refused(*TRAIN, "-o", place)
     assert f"cannot write {place}/digits-fedgn-" in said
-    assert "Make it writable, make room there" in said
+    assert "Make it writable" in said
     assert f"cannot write {place}/" in refused("report", attacked.path, "-o", place)
     assert f"cannot write {place}" in refused(
         "check", attacked.path, "--update", "--baseline", f"{place}/leakage.json"
