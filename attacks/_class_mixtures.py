@@ -81,9 +81,12 @@ def pooled_of(known: Sequence[Equation], who: Sequence[int]) -> dict[int, Tensor
 
 
 def heard(view: View) -> list[int]:
-    """The clients that ever received the model in a round, and so sent an update."""
+    """The clients of whom an update was seen, or who received the model in a round."""
     rows = view.traffic("model")
-    return _receivers(rows[rows[:, 0] > 0])
+    found = {*_receivers(rows[rows[:, 0] > 0])}
+    for m in view.messages("update", last_layer=True):
+        found.add(party(m.sender))
+    return sorted(found)
 
 
 def _receivers(rows: Tensor) -> list[int]:
@@ -92,7 +95,8 @@ def _receivers(rows: Tensor) -> list[int]:
 
 def equations(view: View, rng: torch.Generator) -> Iterator[Equation]:
     """One for each update, and each sum of updates, of a round of which the model is known."""
-    sent = _sent(view)
+    told = {m.round for m in view.messages("model", sender="server")}
+    sent = [(m, parts) for m, parts in _sent(view) if m.round in told]
     made: dict[tuple[Any, ...], _Classes] = {}  # the same for all who train alike in a round
     for done, (m, parts) in enumerate(sent):
         view.progress(done / len(sent))
@@ -100,7 +104,7 @@ def equations(view: View, rng: torch.Generator) -> Iterator[Equation]:
         try:
             if place not in made:
                 made = {place: _of_classes(view, m, rng)}
-        except (KeyError, MethodError):  # of what the clients had received something was not kept
+        except MethodError:  # of what the clients had received something else was not kept
             continue
         names, alone, rate = made[place]
         update = torch.cat([m.payload[n].double().cpu().flatten() for n in names]) / rate

@@ -8,11 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 from helpers.small_runs import messages_in, trained
+from torch import nn
+from torch.nn.functional import cross_entropy
 
 from attacks import _class_mixtures
 from attacks._class_mixtures import Equation
 from leakbench import api
 from leakbench.attacking.guessing import saved
+from leakbench.attacking.transcript import Transcript
 from leakbench.record.folders import load
 
 ONE_STEP = {"steps": 1, "optimizer": "sgd", "lr": 0.1, "fraction": 0.5}
@@ -188,3 +191,20 @@ def test_where_nothing_covers_updates_no_more_is_kept_than_was(tmp_path):
     models = [m for m in messages_in(run.path / "transcript") if m.kind == "model" and not m.part]
     assert len({m.round for m in models}) < 12
     assert run.meta["pooled"] == 0
+
+
+def test_messages_in_memory_are_read_too():
+    """They say nothing of who received a model; each client that sent an update is a unit."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+    x, y = torch.rand(60, 1, 4, 4, generator=dice(6)), torch.arange(60) % 3
+    seen = Transcript(net, cross_entropy, shape=(1, 4, 4), lr=0.1, batch=4, aux_data=(x, y))
+    for c in range(3):
+        mine = (y == c).nonzero().flatten()[:4]
+        loss = cross_entropy(net(x[mine]), y[mine])
+        update = [-0.1 * g for g in torch.autograd.grad(loss, [*net.parameters()])]
+        seen.add("update", update, sender=f"client/{c}", labels=y[mine])
+    made = seen.attack("label_inference", source="pooled")
+    assert [g.unit for g in made] == ["client/0", "client/1", "client/2"]
+    for c, g in enumerate(made):
+        assert int(g.tensors["shares"].argmax()) == c
+        assert float(g.tensors["shares"][c]) > 0.8
