@@ -34,6 +34,15 @@ COMMANDS = typer.main.get_command(app).commands
 NAMED = {"-d": "defenses", "-w": "wrappers", "-t": "tasks"}
 # Stands for what the reader has: RUN, SPEC.toml, $RUNS.
 ANYBODYS = re.compile(r"[A-Z]+(\.toml|\.py)?(\.\.\.)?|.*\$.*")
+# A task of one's own, as `train --data` and `leakbench new` write them.
+WRITTEN = """\
+import torch
+import leakbench as lb
+
+def task():
+    data = lb.clients(torch.randn(40, 6), torch.arange(40) % 2, clients=4)
+    return lb.task("mine", data, model=lambda outputs: torch.nn.Linear(6, outputs))
+"""
 FILE = re.compile(
     r"[Ss]ave this as `(\w+\.py)`[^\n]*\n\n```python\n(.*?)^```", re.DOTALL | re.MULTILINE
 )
@@ -98,6 +107,9 @@ def reader(tmp_path, monkeypatch):
     for page in PAGES:
         for name, code in FILE.findall(page.read_text("utf-8")):
             (tmp_path / name).write_text(code, encoding="utf-8")
+    for written in {w for one in SHOWN for w in one.words if w.endswith("task.py")}:
+        (tmp_path / written).parent.mkdir(exist_ok=True)
+        (tmp_path / written).write_text(WRITTEN, encoding="utf-8")
     yield
     for name in [m for m in sys.modules if m.startswith(plugins.ONE)]:
         del sys.modules[name]
@@ -127,7 +139,8 @@ def named(one: Shown, name: str, rest: list[str]) -> None:
             values[flag].append(value)
     for flag, kind in NAMED.items():
         for value in keys.split_names(values[flag]):
-            assert value in registry.names(kind), one
+            own = kind == "tasks" and value.endswith(".py")
+            assert (registry.task_in(value) if own else value) in registry.names(kind), one
     chosen = keys.split_names(values["-a"])
     if name == "attack":
         attack._choices(chosen, values["-s"])

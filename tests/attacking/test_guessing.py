@@ -88,6 +88,7 @@ def runs(tmp_path_factory):
                 params={**FEDAA, "fraction": 1.0},
             ),
             "feduv": trained(out, "feduv", 2),
+            "noised": trained(out, "fedavg", wrappers=[("clip_noise", {"noise": 0.1})]),
             "fedhide": trained(out, "fedhide", 3, params={"k": 3}),
             "fedmetric": trained(out, "fedmetric", 3),
             "counts": trained(
