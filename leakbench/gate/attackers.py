@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from leakbench.base.reason import Reason, reason
+from leakbench.gate.change import changed_attack
 from leakbench.gate.comparison import other_code
 from leakbench.gate.row import GateRow
-from leakbench.gate.row_names import Matched, changed_attack
+from leakbench.gate.row_names import Matched
 
 
 def less_than_then(

@@ -173,7 +173,7 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
     """{what: (then, now)} of all that makes two rows no longer like with like."""
     old, new = then.training, now.training
     both = {
-        "task": (then.configuration.task.split(" (")[0], now.configuration.task.split(" (")[0]),
+        "task": (then.configuration.plain_task, now.configuration.plain_task),
         "engine": (old.engine, new.engine),
         "dtype": (old.dtype, new.dtype),
         "schema": (old.run_schema, new.run_schema),

@@ -14,6 +14,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.reason import Reason, reason
 from leakbench.gate.attackers import extra, less_than_then, other_attack
 from leakbench.gate.baseline import Baseline
+from leakbench.gate.change import Change
 from leakbench.gate.comparison import (
     TINY,
     blocked,
@@ -206,7 +207,7 @@ def _without_comparing(
     return None
 
 
-def _changes(row: Comparison, both: Matched) -> tuple[str, ...]:
+def _changes(row: Comparison, both: Matched) -> tuple[Change, ...]:
     one = row.then or row.now
     return both.changes.get(one.label, ()) if one else ()
 

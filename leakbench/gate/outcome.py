@@ -9,6 +9,7 @@ from typing import Literal
 from leakbench.base.errors import PartFailed, UsageError
 from leakbench.base.jobs import Outcome
 from leakbench.base.reason import Reason
+from leakbench.gate.change import Change
 from leakbench.gate.row import GateRow
 
 FINE, LEAKS_MORE, CANNOT_TELL = 0, 1, 3  # exit codes
@@ -24,7 +25,7 @@ class Comparison:
     ``why`` it came out so: its numbers where it was compared, then what else there is to say.
     ``name``: what `--accept` takes, SETTING/ATTACK/RUNG/METRIC/STAGE[/probe]. ``d``: how much worse
     it is, with one-sided 95 % limits ``low`` and ``high``; None where nothing was compared.
-    ``changes``: what of the setting is another one than in the baseline, as in "σ 0.3 -> 0.1".
+    ``changes``: what of the setting is another one than in the baseline.
     ``end``: it stood at its ceiling (it cannot get worse) or at its floor in the baseline.
     ``seeds``: about how many on each side would settle what cannot be told. ``more``: the seeds to
     train for the next look at it; none where seeds do not help or the looks are used up.
@@ -40,7 +41,7 @@ class Comparison:
     now: GateRow | None = None
     then: GateRow | None = None
     seeds: int | None = None
-    changes: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
     end: Literal["", "ceiling", "floor"] = ""
     more: tuple[int, ...] = ()
     look: int | None = None

@@ -14,6 +14,13 @@ from typing import Any
 
 from leakbench.base.errors import UsageError
 from leakbench.base.spec import canonical
+from leakbench.gate.change import (
+    Change,
+    all_parameters,
+    changed_parameters,
+    parameter_name,
+    plain_value,
+)
 from leakbench.gate.row import GateRow
 
 Rows = Sequence[GateRow]
@@ -30,7 +37,7 @@ class Matched:
 
     here: dict[str, GateRow]
     there: dict[str, GateRow]
-    changes: Mapping[str, tuple[str, ...]]
+    changes: Mapping[str, tuple[Change, ...]]
     swapped: Mapping[tuple[str, str], str]
 
 
@@ -73,7 +80,7 @@ def matched(now: Iterable[GateRow], then: Iterable[GateRow]) -> Matched:
     taken = {key: label for key, label in old.items() if key not in known}
     now = labelled(now, {**taken, **known})
     here: list[GateRow] = []
-    changes: dict[str, tuple[str, ...]] = {}
+    changes: dict[str, tuple[Change, ...]] = {}
     swapped: dict[tuple[str, str], str] = {}
     before = _by(then, lambda r: r.label)
     for label, mine in _by(now, lambda r: r.label).items():
@@ -117,40 +124,6 @@ def by_name(rows: Iterable[GateRow]) -> dict[str, GateRow]:
     return out
 
 
-def changed_parameters(then: GateRow, now: GateRow) -> tuple[str, ...]:
-    """As in ("sigma 0.3 -> 0.1", "clip_noise dropped"); nothing where all is the same."""
-    told = []
-    called, calls = then.training.called, now.training.called
-    if called and called != calls:
-        told.append(f"called {called} -> {calls or 'nothing'}")
-    if _plainly(then)[0] != _plainly(now)[0]:
-        told.append(f"{_plainly(then)[0]} -> {_plainly(now)[0]}")
-    same_defense = then.configuration.defense == now.configuration.defense
-    if not same_defense:
-        told.append(f"{then.configuration.defense} -> {now.configuration.defense}")
-    old, new = _flat(then), _flat(now)
-    wraps = set(_wrapped(then)), set(_wrapped(now))
-    told += [f"{name} dropped" for name in sorted(wraps[0] - wraps[1])]
-    told += [f"{name} added" for name in sorted(wraps[1] - wraps[0])]
-    for key in sorted(old.keys() & new.keys()):
-        if old[key] != new[key]:
-            told.append(f"{key} {_plain(old[key])} -> {_plain(new[key])}")
-    if same_defense:  # else these are the two methods' own
-        for key in sorted(old.keys() ^ new.keys()):
-            if key.partition(".")[0] not in wraps[0] ^ wraps[1]:
-                sides = (_plain(s.get(key, "not set")) for s in (old, new))
-                told.append(f"{key} {' -> '.join(sides)}")
-    return tuple(told)
-
-
-def changed_attack(then: GateRow, now: GateRow) -> str:
-    """As in "steps 100 -> 500", of an attack that ran with other parameters."""
-    a, b = then.attacker.params, now.attacker.params
-    keys = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]
-    told = [f"{k} {_plain(a.get(k, 'not set'))} -> {_plain(b.get(k, 'not set'))}" for k in keys]
-    return ", ".join(told)
-
-
 def fits_pattern(name: str, pattern: str) -> bool:
     """Is it the name, or does the pattern fit it? Only `*` stands for anything."""
     parts = map(re.escape, pattern.split("*"))
@@ -179,7 +152,7 @@ def _labels(settings: Mapping[str, GateRow], known: Mapping[str, str]) -> dict[s
         if len(keys) > 1 and all(k in settings for k in keys):
             one, two = (settings[k] for k in keys[:2])
             tasks = f"{one.configuration.task} and {two.configuration.task}"
-            what = ", ".join(changed_parameters(one, two)) or tasks
+            what = ", ".join(map(str, changed_parameters(one, two))) or tasks
             raise UsageError(
                 f"two settings are called {name!r} ({what}): a name is one setting's. Give the runs"
                 " of one of them, or train the other under another name with --as."
@@ -192,7 +165,8 @@ def _labels(settings: Mapping[str, GateRow], known: Mapping[str, str]) -> dict[s
         others = [r for r in settings.values() if _base(r) == base and not r.training.called]
         differ = _differing(others)
         for key in sorted(keys):
-            told = [f"{k}={_worded(v)}" for k, v in _flat(settings[key]).items() if k in differ]
+            own = all_parameters(settings[key])
+            told = [f"{parameter_name(k)}={_worded(own[k])}" for k in own if k in differ]
             names[key] = _free(":".join([base, ",".join(told)]) if told else base, names)
     return names
 
@@ -207,34 +181,21 @@ def _free(name: str, names: Mapping[str, str]) -> str:
 
 
 def _base(r: GateRow) -> str:
-    wrapped = "".join(f"+{name}" for name in _wrapped(r))
+    wrapped = "".join(f"+{name}" for name in r.configuration.wrapped)
     return f"{_worded(r.configuration.task)}/{r.configuration.defense}{wrapped}"
 
 
-def _flat(r: GateRow) -> dict[str, Any]:
-    out = dict(r.configuration.params)
-    for w in r.configuration.wrappers:
-        out |= {f"{w['name']}.{k}": v for k, v in (w.get("params") or {}).items()}
-    return out
-
-
-def _differing(rows: Sequence[GateRow]) -> set[str]:
-    values: dict[str, set[str]] = defaultdict(set)
-    flat = [_flat(r) for r in rows]
-    for key in {k for f in flat for k in f}:
-        values[key] = {canonical(f.get(key)) for f in flat}
+def _differing(rows: Sequence[GateRow]) -> set[tuple[str, str]]:
+    values: dict[tuple[str, str], set[str]] = defaultdict(set)
+    every = [all_parameters(r) for r in rows]
+    for key in {k for one in every for k in one}:
+        values[key] = {canonical(one.get(key)) for one in every}
     return {key for key, found in values.items() if len(found) > 1}
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return value if isinstance(value, str) else canonical(value)
 
 
 def _worded(value: Any) -> str:
     """A value as a part of a name: short, and without what would have to be quoted."""
-    return re.sub(r"[^\w.=+-]+", "_", _plain(value))[:_MOST]
+    return re.sub(r"[^\w.=+-]+", "_", plain_value(value))[:_MOST]
 
 
 def _tags(rows: Rows) -> dict[str, str]:
@@ -277,13 +238,9 @@ def _paired(now: Mapping[str, GateRow], then: Mapping[str, GateRow]) -> dict[str
     pair(lambda r: [r.configuration.key])
     pair(lambda r: [*_parameters(r), r.training.setting, r.training.record])
     pair(_parameters)
-    pair(lambda r: [_plainly(r), _wrapped(r)], loose=True)
+    pair(lambda r: [_plainly(r), r.configuration.wrapped], loose=True)
     pair(_plainly, loose=True)
     return out
-
-
-def _wrapped(r: GateRow) -> list[str]:
-    return [w["name"] for w in r.configuration.wrappers]
 
 
 def _parameters(r: GateRow) -> list[Any]:
@@ -291,8 +248,8 @@ def _parameters(r: GateRow) -> list[Any]:
 
 
 def _plainly(r: GateRow) -> tuple[str, str]:
-    """Task and method; a task's name may say more where two would look alike."""
-    return r.configuration.task.split(" (")[0], r.configuration.defense
+    """Task and method."""
+    return r.configuration.plain_task, r.configuration.defense
 
 
 def _same_attacks(mine: Rows, theirs: Rows) -> tuple[dict[str, str], dict[str, str]]:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from leakbench.base.printable_text import one_line
+from leakbench.gate.change import Change
 from leakbench.gate.outcome import CheckResult, Comparison, LimitOutcome
 from leakbench.gate.row import UTILITY, GateRow
 from leakbench.reporting.check_commands import Settling
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
 from leakbench.reporting.check_lines import ALLOWED, UNDECIDED, WORST_FIRST, heading, urgent
-from leakbench.results.names import Method, setting_names
+from leakbench.results.names import Method, SettingName, setting_names
 from leakbench.results.number import ANY, CASCADE, END
 from leakbench.results.settings import Setting
 from leakbench.words.outcomes import kind_of_reason, short_reason
 
 ATTACKS = {CASCADE: "best real attacker", ANY: "worst case", UTILITY: "utility"}
 CHANGES = 3  # so many are told, the others counted
-_MARK = re.compile(r" #[0-9a-f]{4}$")
 # These are of seeds.
 _SEEDS = frozenset(("corrected", "settled_by", "never_settled", "not_all_compared"))
 
@@ -89,9 +89,10 @@ class _Words:
         one = c.now or c.then
         assert one  # noqa: S101 (a row is of one side at least)
         setting = self._setting(c.now, c.then)
-        changes = tuple(self._change(text, one) for text in c.changes)
+        changes = tuple(self._change(change, one) for change in c.changes)
         where = f"{setting} ({_several(changes)})" if changes else setting
         kind = _kind(c)
+        answer = None if kind in ("fine", ALLOWED) else self.settling.row(c)
         return CheckRow(
             verdict=c.state,
             row=f"{where}: {attack_words(one)}",
@@ -105,7 +106,9 @@ class _Words:
             margin=c.then.allowed if c.then else None,
             why=one_line(short_reason(c.why)),
             reasons=c.why,
-            command="" if kind in ("fine", ALLOWED) else self.settling.row(c),
+            command=answer.text if answer else "",
+            accepting=answer.begin if answer and answer.accepts else "",
+            updates=answer is not None and answer.updates,
             setting=setting,
             changes=changes,
             kind=kind,
@@ -146,13 +149,12 @@ class _Words:
         plain = f"{one_line(known[0].configuration.task)}: {self.names[known[0].configuration.key]}"
         return one_line(called[0]) if called else plain
 
-    def _change(self, text: str, row: GateRow) -> str:
+    def _change(self, change: Change, row: GateRow) -> str:
         """With the parameter as the paper writes it: "sigma 0.3 -> 0.1" as "σ 0.3 -> 0.1"."""
-        key, _, rest = one_line(text).partition(" ")
-        if key not in row.configuration.params:
-            return one_line(text)
+        if change.name not in row.configuration.params:
+            return one_line(str(change))
         method = self.methods.get(row.configuration.defense) or Method(row.configuration.defense)
-        return f"{one_line(method.letter(key))} {rest}"
+        return one_line(str(replace(change, name=method.letter(change.name))))
 
 
 def _kind(c: Comparison) -> str:
@@ -172,9 +174,9 @@ def _several(changes: Sequence[str]) -> str:
     return ", ".join([*changes[:CHANGES], *[f"{more} more"] * (more > 0)])
 
 
-def _unmarked(names: Mapping[str, str], tasks: Mapping[str, str]) -> dict[str, str]:
+def _unmarked(names: Mapping[str, SettingName], tasks: Mapping[str, str]) -> dict[str, str]:
     """Settings that look alike are counted and not told apart by a fingerprint."""
-    plain = {key: _MARK.sub("", name) for key, name in names.items()}
+    plain = {key: str(replace(name, mark="")) for key, name in names.items()}
     alike = Counter((tasks[key], name) for key, name in plain.items())
     seen, out = Counter[tuple[str, str]](), {}
     for key, name in sorted(plain.items()):

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from leakbench.gate.outcome import Comparison, LimitOutcome
 from leakbench.gate.row import GateRow
@@ -13,6 +14,28 @@ from leakbench.reporting.commands import RUNS, attack_commands, more_seeds, trai
 from leakbench.results.settings import Setting
 
 WORSE = ("leaks more", "loses utility")
+
+
+class Command(NamedTuple):
+    """What answers a row.
+
+    ``updates``: it writes the baseline anew, which answers only if the change is meant.
+    ``accepts``: the name of the row that it accepts there, if it names one.
+    """
+
+    begin: str
+    updates: bool = False
+    accepts: str = ""
+
+    @property
+    def text(self) -> str:
+        """What is typed."""
+        return accepted(self.begin, [self.accepts]) if self.accepts else self.begin
+
+
+def accepted(begin: str, names: Iterable[str]) -> str:
+    """The command that accepts all of these rows."""
+    return " ".join([begin, *(shlex.join(["--accept", name]) for name in names)])
 
 
 class Settling:
@@ -32,29 +55,26 @@ class Settling:
         named = spec is None and baseline is not None and baseline != Path("leakage.json")
         self.baseline = ["--baseline", str(baseline)] if named else []
 
-    def row(self, c: Comparison) -> str:
-        """Train what is missing or too little, attack it, or take it into the baseline.
-
-        The last settles it only if the change is meant.
-        """
+    def row(self, c: Comparison) -> Command:
+        """Train what is missing or too little, attack it, or take it into the baseline."""
         now, then = c.now, c.then
         if c.state in WORSE:
-            return self._check("--update", *self._all_seeds(c), "--accept", c.name)
+            return Command(self._check("--update", *self._all_seeds(c)), True, c.name)
         if c.state == "new":
-            return self._check("--update")
+            return Command(self._check("--update"), True)
         if now is None and then is not None:
             trained = then.configuration.key in self.commands and not then.is_utility
             if trained:
-                return self._attack(then)
+                return Command(self._attack(then))
             folder = Path(self.folders[0]) if self.folders else RUNS
             train = training_command(then, len(then.units.scores), folder)
-            return f"{train} && {self._attack(then, folder)}"
+            return Command(f"{train} && {self._attack(then, folder)}")
         if now is not None and c.more:
-            return self._check("--spend", str(len(c.more)))
+            return Command(self._check("--spend", str(len(c.more))))
         if now is not None and c.seeds:
             train = self._train(now, more_seeds(now.units.scores, c.seeds))
-            return f"{train} && {self._attack(now)}"
-        return self._check("--update", "--accept", c.name)
+            return Command(f"{train} && {self._attack(now)}")
+        return Command(self._check("--update"), True, c.name)
 
     def _all_seeds(self, c: Comparison) -> list[str]:
         """A baseline of more seeds than a build trains is not written again with fewer."""

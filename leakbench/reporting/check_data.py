@@ -40,6 +40,9 @@ class CheckRow(Part):
     why: str
     reasons: tuple[Reason, ...] = Field((), exclude=True)
     command: str = ""
+    # The same without the row's own `--accept`; "" where it accepts none.
+    accepting: str = Field("", exclude=True)
+    updates: bool = Field(False, exclude=True)  # its command writes the baseline
     setting: str = ""
     changes: tuple[str, ...] = ()
     kind: str = ""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from leakbench.base.printable_text import on_one_line
 from leakbench.gate.outcome import CANNOT_TELL
+from leakbench.reporting.check_commands import accepted
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
 from leakbench.results.number import ANY, CASCADE
 from leakbench.words.amounts import plural
@@ -28,7 +29,6 @@ ENDS = {
 }
 SETTLES = "To settle it"
 ACCEPTS = "If that is meant"
-_ACCEPT = " --accept "
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class CheckLine:
     ``where``: setting and attack; ``value``: from what to what; ``moved``: by how much; ``why``: a
     reason beside the numbers; ``more``: how many further rows it is true of; ``refs``: the names of
     all of them; ``command``: what answers it; ``limit``: the limit that it speaks of; ``kind``: as
-    of its rows.
+    of its rows; ``updates``: the command writes the baseline.
     """
 
     verdict: str
@@ -51,6 +51,7 @@ class CheckLine:
     refs: tuple[str, ...] = ()
     limit: str = ""
     kind: str = ""
+    updates: bool = False
 
     @property
     def text(self) -> str:
@@ -122,7 +123,7 @@ def row_line(row: CheckRow) -> CheckLine:
     why = "; ".join(t for t in (row.why.removesuffix("."), end) if t)
     numbers = (value_text(row), moved_text(row))
     told = (row.verdict, row.row, *numbers, why, row.command)
-    return CheckLine(*told, refs=(row.ref,), kind=row.kind)
+    return CheckLine(*told, refs=(row.ref,), kind=row.kind, updates=row.updates)
 
 
 def limit_line(limit: CheckLimit) -> CheckLine:
@@ -152,7 +153,7 @@ def how_to_settle(line: CheckLine, said: bool = False) -> tuple[str, ...]:
         return ()
     if said:
         return ("The command above settles it, too.",)
-    return ACCEPTS if "--update" in line.command.split() else SETTLES, line.command
+    return ACCEPTS if line.updates else SETTLES, line.command
 
 
 def value_text(row: CheckRow) -> str:
@@ -209,7 +210,7 @@ def _together(rows: Sequence[CheckRow]) -> CheckLine:
         line = replace(line, why=asks.why)
     return replace(
         line,
-        command=_one_command([asks.command, *(r.command for r in rows if r is not asks)]),
+        command=_one_command(asks, rows),
         more=len(others),
         refs=(worst.ref, *(r.ref for r in others)),
     )
@@ -222,14 +223,12 @@ def _badness(row: CheckRow) -> tuple[bool, float, bool, bool, bool]:
     return known, far, not row.probe, row.attack == CASCADE, row.attack == ANY
 
 
-def _one_command(commands: Sequence[str]) -> str:
-    """The first one; of several `--accept` of one check, one command that accepts them all."""
-    head, accepts, _ = commands[0].partition(_ACCEPT)
-    if not accepts:
-        return commands[0]
-    begin = head + accepts
-    names = dict.fromkeys(c.removeprefix(begin) for c in commands if c.startswith(begin))
-    return head + "".join(f"{_ACCEPT}{name}" for name in names)
+def _one_command(first: CheckRow, others: Iterable[CheckRow]) -> str:
+    """The first row's; where it accepts a row, one that accepts all that are accepted so."""
+    if not first.accepting:
+        return first.command
+    alike = [r.ref for r in others if r.accepting == first.accepting]
+    return accepted(first.accepting, dict.fromkeys([first.ref, *alike]))
 
 
 FAILED = {

@@ -111,7 +111,7 @@ def training_command(row: GateRow, seeds: int, folder: Path = RUNS) -> str:
     Into ``folder``; it is as complete as the row tells.
     """
     c, setting = row.configuration, row.training.setting
-    words = ["leakbench", "train", "-t", c.task.split(" (")[0], "-d", c.defense]
+    words = ["leakbench", "train", "-t", c.plain_task, "-d", c.defense]
     words += _options("", c.params)
     for w in c.wrappers:
         words += ["-w", str(w["name"]), *_options(f"{w['name']}.", w.get("params", {}))]

@@ -159,7 +159,8 @@ def _uncalled(row: GateRow) -> GateRow:
 def _names(rows: Sequence[GateRow], known: Mapping[str, str]) -> Mapping[str, str]:
     """Settings that these runs do not have are called after the others."""
     every = {r.configuration.key: r.configuration for r in rows}
-    return {**setting_names(list(every.values()), {}), **known}
+    named = setting_names(list(every.values()), {})
+    return {**{key: str(name) for key, name in named.items()}, **known}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -44,7 +45,39 @@ def _installed(name: str) -> Mapping[str, Any]:
         return {}
 
 
-def setting_names(every: Sequence[Configuration], methods: Mapping[str, Method]) -> dict[str, str]:
+@dataclass(frozen=True)
+class SettingName:
+    """What people call a setting, in its parts; its text is all of them.
+
+    ``parameters``: (as the paper writes it, value); ``mark``: of one that would else look like
+    another.
+    """
+
+    title: str
+    parameters: tuple[tuple[str, str], ...]
+    wrappers: tuple[str, ...]
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return self.first(len(self.parameters)) + f" #{self.mark}" * bool(self.mark)
+
+    def first(self, count: int) -> str:
+        """With its first ``count`` parameters and its wrappers, without the mark."""
+        return self._text(" ".join(pair) for pair in self.parameters[:count])
+
+    @property
+    def values(self) -> str:
+        """As in "FedMetric 1.5, proxy" for "FedMetric scale 1.5, variant proxy"."""
+        return self._text(value for _, value in self.parameters)
+
+    def _text(self, told: Iterable[str]) -> str:
+        wrapped = "".join(f" + {name}" for name in self.wrappers)
+        return _short(f"{self.title} {', '.join(told)}".strip() + wrapped, LONGEST)
+
+
+def setting_names(
+    every: Sequence[Configuration], methods: Mapping[str, Method]
+) -> dict[str, SettingName]:
     """``Configuration.key`` -> name.
 
     The method, its principal parameters and those that differ between its settings of a task, the
@@ -64,13 +97,12 @@ def setting_names(every: Sequence[Configuration], methods: Mapping[str, Method])
         told = []
         for name, value in c.params.items():
             if name in method.principal or len(values[c.task, c.defense, name]) > 1:
-                told.append(f"{method.letter(name)} {_value(value)}")
-        wrapped = "".join(f" + {w['name']}" for w in c.wrappers)
-        names[c.key] = _short(f"{method.title} {', '.join(told)}".strip() + wrapped, LONGEST)
-    twice = Counter((c.task, names[c.key]) for c in every)
+                told.append((method.letter(name), _value(value)))
+        names[c.key] = SettingName(method.title, tuple(told), c.wrapped)
+    twice = Counter((c.task, str(names[c.key])) for c in every)
     for c in every:
-        if twice[c.task, names[c.key]] > 1:
-            names[c.key] += f" #{fingerprint(c.key)[:4]}"
+        if twice[c.task, str(names[c.key])] > 1:
+            names[c.key] = replace(names[c.key], mark=fingerprint(c.key)[:4])
     return names
 
 

@@ -27,6 +27,8 @@ UNIT = "test unit"  # of utility
 CASCADE, ANY = "cascade", "any_attack"
 MADE = (CASCADE, ANY)  # numbers made from the units of attacks
 
+APART = " ("  # between a task's name and what tells it apart; no task's name has it
+
 # Rows of the last round, of all rounds together, and of what is sent outside the rounds, where that
 # is attacked apart: one question.
 END = ("final", "all", "after", "before")
@@ -53,6 +55,16 @@ class Configuration(Part):
     def key(self) -> str:
         """A text that no other configuration has."""
         return canonical([self.task, self.defense, self.params, self.wrappers])
+
+    @property
+    def plain_task(self) -> str:
+        """The task's name alone."""
+        return self.task.split(APART)[0]
+
+    @property
+    def wrapped(self) -> tuple[str, ...]:
+        """The names of the wrappers, the outermost last."""
+        return tuple(w["name"] for w in self.wrappers)
 
 
 class Attacker(Part):

@@ -15,7 +15,7 @@ from leakbench.base.spec import canonical
 from leakbench.record.folders import Run
 from leakbench.record.policy import Policy
 from leakbench.results.names import Method, setting_names
-from leakbench.results.number import Configuration, Evaluated, Measured, Number, Utility
+from leakbench.results.number import APART, Configuration, Evaluated, Measured, Number, Utility
 
 
 class Sent(Part):
@@ -236,7 +236,7 @@ def group(runs: Sequence[Run]) -> list[Setting]:
         out.append(_setting(part, named.model_copy(update={"task": label})))
     out.sort(key=_place)
     methods = {s.family: s.method for s in out}
-    names = setting_names([s.configuration for s in out], methods)
+    names = {k: str(n) for k, n in setting_names([s.configuration for s in out], methods).items()}
     shown = sorted(out, key=lambda s: (s.task, not s.reference, s.family, names[s.key]))
     index = {s.key: i for i, s in enumerate(shown)}
     told = {s.key: f"{s.called}: {names[s.key]}" if s.called else names[s.key] for s in out}
@@ -327,4 +327,4 @@ def _label(name: str, facts: Mapping[str, Any], alike: Sequence[Mapping[str, Any
     plain = {k: v if isinstance(v, str) else canonical(v) for k, v in facts.items()}
     absent = canonical(None)
     said = ", ".join(f"{k.removeprefix('task.')}={plain.get(k, absent)}" for k in differs)
-    return f"{name} ({said})" if said else name
+    return f"{name}{APART}{said})" if said else name

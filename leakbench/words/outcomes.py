@@ -6,12 +6,13 @@ The one place that makes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from leakbench.base.reason import Reason
 from leakbench.base.reason_words import numbered, reason_text
+from leakbench.gate.change import Change
 from leakbench.gate.outcome import CheckResult, Comparison, LimitOutcome
 
 Facts = Mapping[str, Any]
@@ -61,10 +62,14 @@ def _limit_line(limit: LimitOutcome) -> str:
     return f"{limit.state:13} {limit.setting}: {limit.limit}: {limit.reason}"
 
 
-def _in_brackets(changes: Iterable[str]) -> str:
+def _in_brackets(changes: Iterable[Change]) -> str:
     """What of a setting changed, as in " (sigma 0.3 -> 0.1)"."""
-    told = ", ".join(changes)
+    told = _all(changes)
     return f" ({told})" if told else ""
+
+
+def _all(changes: Iterable[Change]) -> str:
+    return ", ".join(map(str, changes))
 
 
 def whole_reason(why: Iterable[Reason]) -> str:
@@ -85,19 +90,20 @@ def since_reason(why: Iterable[Reason]) -> str:
 def kind_of_reason(why: Reason) -> str:
     """What two reasons have in common that differ in numbers alone: code and facts without these.
 
-    Attacks count by their names.
+    Attacks count by their names, changes by what changed.
     """
-    return " ".join([why.code, *(_NUMBER.sub("#", fact) for fact in _facts(why))])
+    told = (_named(f) if name == "attacks" else _kind(f) for name, f in why.facts.items())
+    return " ".join([why.code, *told])
 
 
-def _facts(why: Reason) -> Iterator[str]:
-    for name, fact in why.facts.items():
-        if isinstance(fact, Reason):
-            yield kind_of_reason(fact)
-        elif name == "attacks":
-            yield _named(fact)
-        else:
-            yield ", ".join(map(str, fact)) if isinstance(fact, tuple) else str(fact)
+def _kind(fact: Any) -> str:
+    if isinstance(fact, Reason):
+        return kind_of_reason(fact)
+    if isinstance(fact, Change):
+        return fact.name or fact.kind
+    if isinstance(fact, tuple):
+        return ", ".join(map(_kind, fact))
+    return _NUMBER.sub("#", str(fact))  # of a row's name, too
 
 
 def _named(folders: Iterable[str]) -> str:
@@ -309,7 +315,7 @@ _SAID: dict[str, Said] = {
         f"seed {numbered(f['seeds'])} is in the baseline and was trained now, but not attacked:"
         " attack it"
     ),
-    "other_parameters": lambda f: f"{f['attack']} ran with {f['changes']}: {_MAYBE_ATTACK}",
+    "other_parameters": lambda f: f"{f['attack']} ran with {_all(f['changes'])}: {_MAYBE_ATTACK}",
     "other_code": _other_code,
     "no_margin": "{metric} has no margin: write one into the baseline",
     "few_seeds": (
@@ -361,7 +367,7 @@ _SAID: dict[str, Said] = {
     "empty_baseline": "cannot tell: the baseline has no rows. Write them with --update.",
     "total": _total,
     "other_setting": lambda f: (
-        f"{f['setting']} is another setting than in the baseline: {', '.join(f['changes'])}"
+        f"{f['setting']} is another setting than in the baseline: {_all(f['changes'])}"
     ),
     "hollow_baseline": (
         "the baseline has no rows, so these runs are held to the limits alone; write them with"
@@ -433,7 +439,8 @@ _SINCE: dict[str, Said] = {
         f"seed {numbered(f['seeds'])} was attacked then and was trained now, but not attacked"
     ),
     "other_parameters": lambda f: (
-        f"{f['attack']} ran with {f['changes']}: the attack may have changed, and not the method"
+        f"{f['attack']} ran with {_all(f['changes'])}: the attack may have changed, and not the"
+        " method"
     ),
     "no_margin": "{metric} has no margin",
     "few_seeds": "seeds now: {now}, then: {then}; it takes at least {least} on each side",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from leakbench.judging import Corner, Slab
+from leakbench.results import setting_names
 from reports._chart.labels import Box, Label, beside, column, within
 from reports._chart.plot import Plot, PlotPoint, Size
 from reports._chart.svg import cut, width
@@ -148,17 +149,15 @@ def short_names(points: Sequence[PlotPoint]) -> dict[str, str]:
     """
     out: dict[str, str] = {}
     for family in {p.family for p in points}:
-        mine = [p.judged.setting for p in points if p.family == family]
-        live = {s.name for s in mine if not s.dead}
-        most = max(s.name.count(", ") for s in mine) + 1
-        count = 1
-        while count < most and len({_told(n, count) for n in live}) < len(live):
+        mine = {p.judged.setting.key: p.judged.setting for p in points if p.family == family}
+        methods = {s.family: s.method for s in mine.values()}
+        names = setting_names([s.configuration for s in mine.values()], methods)
+        live = [names[key] for key, s in mine.items() if not s.dead]
+        most = max(len(name.parameters) for name in names.values())
+        count = min(1, most)
+        while count < most and len({name.first(count) for name in live}) < len(live):
             count += 1
-        out |= {s.name: _told(s.name, count) for s in mine}
+        for key, s in mine.items():
+            told = names[key].first(count) if count < most else str(names[key])
+            out[s.name] = f"{s.called}: {told}" if s.called else told
     return out
-
-
-def _told(name: str, count: int) -> str:
-    """A name with its first ``count`` parameters and its wrappers."""
-    head, joint, wrappers = name.partition(" + ")
-    return ", ".join(head.split(", ")[:count]) + joint + wrappers

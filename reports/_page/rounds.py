@@ -232,11 +232,5 @@ def _short_names(shown: Sequence[ShownSetting]) -> dict[int, str]:
         names = setting_names([s.configuration for s in mine], methods)
         for s in mine:
             name = names[s.key]
-            out[s.index] = name if width(name) <= ROOM else _values_only(s.title, name)
+            out[s.index] = str(name) if width(str(name)) <= ROOM else name.values
     return out
-
-
-def _values_only(title: str, name: str) -> str:
-    """As in "FedMetric 1.5, proxy" for "FedMetric scale 1.5, variant proxy"."""
-    told = name.removeprefix(title).strip().split(", ")
-    return f"{title} {', '.join(part.split(' ', 1)[-1] for part in told)}"

@@ -14,6 +14,7 @@ from leakbench.base.jobs import Outcome
 from leakbench.base.reason import reason
 from leakbench.gate.attackers import extra
 from leakbench.gate.baseline import Baseline
+from leakbench.gate.change import changed_attack, changed_parameters
 from leakbench.gate.comparison import (
     blocked,
     changed,
@@ -29,7 +30,7 @@ from leakbench.gate.comparison import (
 )
 from leakbench.gate.limits import Limit, held, parse
 from leakbench.gate.outcome import CheckResult, concluded
-from leakbench.gate.row_names import Matched, changed_attack, changed_parameters, labelled
+from leakbench.gate.row_names import Matched, labelled
 from leakbench.gate.sketch import Sketch
 
 
@@ -293,27 +294,32 @@ def test_sketches_are_near_within_a_ten_thousandth_of_each_tensors_norm(tensors,
     assert none.near(Sketch(exact="x", tensors=0, at=(1e-4,)))
 
 
+def texts(then, now, changed=changed_parameters):
+    return tuple(map(str, changed(then, now)))
+
+
 def test_parameters_that_changed():
     # Equal numbers are the same, whichever file they were read from.
     a = row(0.2, defense_params={"sigma": 0.1, "k": 2, "same": float("1.5")})
     b = row(0.2, defense_params={"sigma": 0.25, "n": True, "same": float("1.5")})
-    assert changed_parameters(a, b) == ("sigma 0.1 -> 0.25", "k 2 -> not set", "n not set -> true")
+    assert texts(a, b) == ("sigma 0.1 -> 0.25", "k 2 -> not set", "n not set -> true")
     clip = {"name": "clip", "params": {"c": 1.0}}
     wrapped = row(0.2, wrappers=[clip])
     tight = row(0.2, wrappers=[{"name": "clip", "params": {"c": 0.5}}])
-    assert changed_parameters(wrapped, row(0.2)) == ("clip dropped",)
-    assert changed_parameters(row(0.2), wrapped) == ("clip added",)
-    assert changed_parameters(wrapped, tight) == ("clip.c 1 -> 0.5",)
+    assert texts(wrapped, row(0.2)) == ("clip dropped",)
+    assert texts(row(0.2), wrapped) == ("clip added",)
+    assert texts(wrapped, tight) == ("clip.c 1 -> 0.5",)
     other = row(0.2, defense="fedcs", defense_params={"cos_theta": 0.1})
-    told = changed_parameters(row(0.2), other)
+    told = texts(row(0.2), other)
     assert told[-1] == "fedgn -> fedcs"
     assert not any("sigma" in t or "cos_theta" in t for t in told)
     assert changed_parameters(row(0.2, called="x"), row(0.2, called="x")) == ()
     assert len(changed_parameters(row(0.2, called="x"), row(0.2))) == 1
     assert changed_parameters(row(0.2), row(0.2, called="x")) == ()
     one, two = (row(0.2, attack="a", attack_params={"n": n, "m": float("2.5")}) for n in (1, 3))
-    assert changed_attack(one, two) == "n 1 -> 3"
-    assert changed_attack(one, row(0.2, attack="a")) == "m 2.5 -> not set, n 1 -> not set"
+    assert texts(one, two, changed_attack) == ("n 1 -> 3",)
+    gone = ("m 2.5 -> not set", "n 1 -> not set")
+    assert texts(one, row(0.2, attack="a"), changed_attack) == gone
 
 
 def test_names_are_short_and_free():

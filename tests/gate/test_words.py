@@ -16,6 +16,7 @@ from leakbench.cli.check_cases import cases_of
 from leakbench.cli.check_junit import junit
 from leakbench.cli.check_sarif import sarif
 from leakbench.gate.baseline import Baseline
+from leakbench.gate.change import Change
 from leakbench.gate.sketch import Sketch
 from leakbench.reporting.check import check_of
 from leakbench.reporting.check_lines import every_line, not_fine
@@ -39,7 +40,7 @@ FACTS = {
     "failed_control": {"row": "a/b"},
     "seeds_not_attacked": {"seeds": (1, 3)},
     "moved": {"old": 0.3, "new": 0.6, "of": OTHER},
-    "other_parameters": {"attack": "unmix", "changes": "steps 1 -> 2"},
+    "other_parameters": {"attack": "unmix", "changes": (Change("parameter", "1", "2", "steps"),)},
     "other_code": OTHER.facts,
     "no_margin": {"metric": "mine"},
     "few_seeds": {"now": 1, "then": 8, "least": 2, "enough": 8},
@@ -57,12 +58,13 @@ FACTS = {
     "units_lost": {"lost": 30, "units": 100},
     "few_to_keep": {"seeds": 1, "least": 2},
 }
+FEWER_K = Change("parameter", "2", "1", "k")
 ABOUT = {"state": "breached", "setting": "s", "limit": "p_leak<=0.2", "why": (NUMBERS,)}
 SEEN = {"value": 0.2, "at_floor": True, "seeds": 2}
 WHOLE = {
     "run_undone": {"run": "runs/a", "failed": "failed: x"},
     "total": {"gated": 2, "rows": {"fine": 2}, "limits": {"kept": 1}},
-    "other_setting": {"setting": "s", "changes": ("sigma 0.3 -> 0.1",)},
+    "other_setting": {"setting": "s", "changes": (Change("parameter", "0.3", "0.1", "sigma"),)},
     "all_at_ceiling": {"setting": "s"},
     "less_of": {"key": "seeds", "old": (0, 1), "new": ()},
     "row_ungated": {"row": "a/*"},
@@ -71,7 +73,12 @@ WHOLE = {
     "runs_committed": {"out": "runs"},
     "refused_limit": ABOUT,
     "limit_open": ABOUT,
-    "refused_worse": {"row": "a/b", "old": 0.2, "new": 0.4, "changes": ("k 1 -> 2",)},
+    "refused_worse": {
+        "row": "a/b",
+        "old": 0.2,
+        "new": 0.4,
+        "changes": (Change("parameter", "1", "2", "k"),),
+    },
     "refused_less": {"row": "a/b", "of": Reason(code="seeds_left", facts={"seeds": 1, "had": 2})},
     "accept_all": {"rows": ("a/b", "c/d")},
     "seeds_left": {"seeds": 1, "had": 2},

@@ -309,7 +309,8 @@ def built(
         bases[u.configuration.key] = u.configuration
         useful[u.configuration.key].append(u)
     methods = {c.defense: Method(c.defense, _method(c.defense)) for c in bases.values()}
-    names = setting_names(list(bases.values()), methods)
+    named = setting_names(list(bases.values()), methods)
+    names = {key: str(name) for key, name in named.items()}
     settings = []
     for key, base in sorted(bases.items(), key=lambda item: (item[1].task, names[item[0]])):
         made = () if runs is None else runs_of(runs(base, seed) for seed in SEEDS)

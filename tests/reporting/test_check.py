@@ -28,6 +28,7 @@ from leakbench.base.reason import in_words, reason
 from leakbench.cli import run as cli
 from leakbench.gate import gate
 from leakbench.gate.baseline import Baseline
+from leakbench.gate.change import Change
 from leakbench.gate.rows import gate_rows
 from leakbench.record import folders
 from leakbench.reporting import write
@@ -198,7 +199,7 @@ def one(result, **more):
 
 
 def test_rows_of_a_setting_that_moved_are_one_line_and_the_worst_speaks():
-    moved = {"changes": ("sigma 0.3 -> 0.1",)}
+    moved = {"changes": (Change("parameter", "0.3", "0.1", "sigma"),)}
     rows = [compared(d=0.1 + i / 100, attack=f"attack_{i}", **moved) for i in range(5)]
     check = check_of(found(*rows, compared(**moved), fine()), ())
     assert check.lines == (
@@ -384,7 +385,9 @@ def test_a_limit_that_is_not_finite_is_none():
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_terminal_shows_what_settles_each_thing_once(quiet):
-    other = undecided("any_attack", changes=("x",))  # another line, and the same command
+    other = undecided(
+        "any_attack", changes=(Change("parameter", "1", "2", "x"),)
+    )  # another line, and the same command
     rows = [undecided(), other, compared(attack="z")]
     check = check_of(found(*rows, fine(), notes=["no baseline here"]), ())
     text = text_lines(check, quiet=quiet)
@@ -402,7 +405,9 @@ def test_a_terminal_shows_what_settles_each_thing_once(quiet):
 
 
 def test_names_of_strangers_stand_on_one_line():
-    bad = compared(called=EVIL, changes=(EVIL,), why=ODD, attack=EVIL)
+    bad = compared(
+        called=EVIL, changes=(Change("parameter", EVIL, EVIL, EVIL),), why=ODD, attack=EVIL
+    )
     check = check_of(found(bad, undecided(called=EVIL, why=ODD), unfinished=[EVIL]), ())
     for text in (*check.lines, check.heading, *text_lines(check)):
         assert "\n" not in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -429,20 +430,24 @@ def test_names_of_settings_are_told_apart_and_short():
 
     a, b, c = of(x=1, y=0.25), of(x=2, y=0.25), of(x=1, y=0.25, wrappers=["clip", "noise"])
     names = setting_names([a, b, c], {})
-    assert [names[s.key] for s in (a, b, c)] == ["mine x 1", "mine x 2", "mine x 1 + clip + noise"]
+    assert [str(names[s.key]) for s in (a, b, c)] == [
+        "mine x 1",
+        "mine x 2",
+        "mine x 1 + clip + noise",
+    ]
     long = [of(x="z" * 24), of(x="z" * 25), of(x=0.123456789)]
     names = setting_names(long, {})
-    assert [names[s.key] for s in long] == [
+    assert [str(names[s.key]) for s in long] == [
         f"mine x {'z' * 24}",
         f"mine x {'z' * 23}…",
         "mine x 0.123457",
     ]
     many = [of(**{f"p{i}": f"{v}{'q' * 20}" for i in range(9)}) for v in "ab"]
-    assert {len(n.partition(" #")[0]) for n in setting_names(many, {}).values()} == {120}
+    assert {len(str(replace(n, mark=""))) for n in setting_names(many, {}).values()} == {120}
     twice = [of(x="z" * 30 + "1"), of(x="z" * 30 + "2")]
     told = {*setting_names(twice, {}).values()}
     assert len(told) == 2
-    assert all(len(n.partition(" #")[2]) == 4 for n in told)
+    assert all(len(n.mark) == 4 for n in told)
 
 
 def test_a_claim_comes_back_from_its_cells():
