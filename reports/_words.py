@@ -23,7 +23,7 @@ FLAGS = {
     "few_seeds": "two seeds",
     "few_units": "few units: rare leaks can be missed",
     "failed_units": "the attack failed on some units; they count as blind guesses",
-    **{flag: f"the attack was given {what}" for flag, what in ORACLES.items()},
+    **{flag: f"the attack was given the {what}" for flag, what in ORACLES.items()},
     "probe": "probe: a message nobody sends",
     "loss_did_not_fall": "the attack's loss did not fall",
     "gradient_vanished": "the update is almost zero",

@@ -12,14 +12,16 @@ import leakbench
 
 ROOT = Path(leakbench.__path__[0]).parent
 ASKS = {"startswith", "endswith", "removeprefix", "removesuffix", "partition", "index", "find"}
-# Words of a sentence: two, or one that stands at an end of it. Names, paths and flags have none.
-WORDS = re.compile(r"[a-z]{2,},? [a-z]{2,}|^ [a-z]{3,}|^[a-z]{3,}:? $")
+ASKS |= {"rpartition", "split", "rsplit", "replace", "count", "rindex", "rfind"}
+# Words of a sentence: two, or one that stands at an end of it; or a sign with a space, as a name
+# is put together with. Names, paths and flags have none.
+WORDS = re.compile(r"[a-z]{2,},? [a-z]{2,}|^ [a-z]{3,}|^[a-z]{3,}:? $|^ [-+#(>]|^[-+>]+ $")
 # The verdict of the gate, the relation of two values: names of a Literal, which a type checker
 # holds. ``torch`` and pydantic say these, nobody of ours.
 NAMES = {
     *("cannot tell", "leaks more", "loses utility", "out of order", "in order", "not attacked"),
     *("not judged", "by default", "an attacker", "Value error, ", "not scored"),
-    *("the ", "best "),  # an article, and a column's adjective
+    "best ",  # a column's adjective
 }
 
 
@@ -90,6 +92,10 @@ def test_only_the_edges_turn_a_reason_into_a_text():
         "text.removesuffix(': run again')",
         "re.compile('it would fit but was not run')",
         "why in ('no such row', 'gone')",
+        "name.partition(' + ')",
+        "task.split(' (')",
+        "change.split(' -> ')",
+        "text.replace('run again', '')",
     ],
 )
 def test_it_finds_one(source):

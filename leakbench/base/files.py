@@ -270,21 +270,19 @@ def read_meta(path: Path) -> Any:
     return _open(path, "np", names=())[1]
 
 
-def read_tree(path: Path) -> tuple[Tree, Any]:
-    """A file of ``write_tree``.
+def read_tree(path: Path, mend: str = "Make it again.") -> tuple[Tree, Any]:
+    """A file of ``write_tree``; ``mend``: what to do about one that is damaged.
 
     Raises:
         BrokenFile: it is missing, cut, or not ours.
     """
     from leakbench.base.tree import unflat
 
-    leaves, meta = _open(path, "pt")
+    leaves, meta = _open(path, "pt", mend=mend)
     try:
         return unflat(leaves), meta
     except (AttributeError, IndexError, TypeError):
-        raise BrokenFile(
-            f"{path} is damaged (a tensor is named like a group). Make it again."
-        ) from None
+        raise BrokenFile(f"{path} is damaged (a tensor is named like a group). {mend}") from None
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -297,7 +295,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _open(
-    path: Path, framework: str, names: tuple[str, ...] | None = None
+    path: Path, framework: str, names: tuple[str, ...] | None = None, mend: str = "Make it again."
 ) -> tuple[dict[str, Any], Any]:
     """Its tensors, all or those of ``names``, and the `leakbench` entry of its header."""
     from safetensors import SafetensorError, safe_open
@@ -309,7 +307,7 @@ def _open(
             leaves = {name: file.get_tensor(name) for name in wanted}
             meta = _parsed((file.metadata() or {})["leakbench"])
     except (SafetensorError, OSError, KeyError, ValueError, RecursionError, TypeError) as error:
-        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+        raise BrokenFile(f"{path} is damaged ({error}). {mend}") from None
     return leaves, meta
 
 

@@ -34,12 +34,8 @@ def last_checkpoint(folder: Path) -> tuple[Tree, Any] | None:
     path = folder / STATE
     if not path.exists():
         return None
-    try:
-        tree, meta = read_tree(path)
-    except BrokenFile as error:
-        what = str(error).replace("Make it again.", "Delete it to train this run anew.")
-        raise BrokenFile(what) from None
     mend = "Delete it to train this run anew."
+    tree, meta = read_tree(path, mend)
     check_shape(CheckpointHeader, meta, path, mend)
     whole = set(meta) >= PARTS and meta["digest"] == _digest(tree, meta)
     whole = whole and isinstance(meta["origin"], dict) and meta["origin"].get("threads") in THREADS

@@ -194,7 +194,7 @@ def _made(rows: Sequence[Row]) -> list[str]:
     if untold:
         told = ", ".join(untold)
         out += [f"Nothing tells whether training was over (`{flags.CURVE_UNKNOWN}`): {told}."]
-    sources = dict.fromkeys(r.claim.source.split(";")[0] for r in rows if r.claim)
+    sources = dict.fromkeys(r.claim.place for r in rows if r.claim)
     out += [f"The paper's numbers: {', '.join(sources)}."] if sources else []
     ids = {r.label: ", ".join(r.runs) for r in made if r.runs}
     lines = [f"* {label}: {run}" for label, run in ids.items()]

@@ -108,6 +108,11 @@ class Claim(Part):
     source: str  # where it stands, and how its setting differs
     differs: str = Field("", exclude=True)  # the first thing in which it does, where that is known
 
+    @property
+    def place(self) -> str:
+        """Where it stands, without how its setting differs."""
+        return self.source.split(";")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:

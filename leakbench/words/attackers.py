@@ -17,6 +17,12 @@ class AttackerKind:
     key: str
     name: str
     says: str  # what this attacker knows, for people
+    adds: bool = False  # to what the one before it knows
+
+    @property
+    def label(self) -> str:
+        """Its name at the switch, where it follows the one before it."""
+        return f"+ {self.name}" if self.adds else self.name
 
 
 ATTACKERS = (
@@ -34,14 +40,16 @@ ATTACKERS = (
     ),
     AttackerKind(
         "method",
-        "+ knows the method",
+        "knows the method",
         "Knows the method and its parameters as well: the strongest attack with that, or with"
         " less.",
+        adds=True,
     ),
     AttackerKind(
         "public",
-        "+ public data",
+        "public data",
         "Has public data of the same kind as well: the strongest attack with that, or with less.",
+        adds=True,
     ),
     AttackerKind(
         CASCADE,

@@ -20,7 +20,7 @@ WHO = {
 }
 
 
-ORACLES = {"oracle_prototypes": "the true prototypes", "oracle_labels": "the true labels"}
+ORACLES = {"oracle_prototypes": "true prototypes", "oracle_labels": "true labels"}
 
 
 def sentence(evidence: Evidence, verdict: Verdict) -> str:
@@ -195,7 +195,7 @@ def failures(evidence: Evidence) -> list[str]:
 
 
 def _oracle(evidence: Evidence, row: Number) -> list[str]:
-    given = [words for flag, words in ORACLES.items() if flag in row.flags]
+    given = [f"the {what}" for flag, what in ORACLES.items() if flag in row.flags]
     if not given:
         return []
     public = "not measured"

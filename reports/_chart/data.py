@@ -38,7 +38,7 @@ def chart_data(scenes: Mapping[str, Mapping[str, Sequence[Scene]]]) -> Json:
     """The data of every chart: question's place -> attacker -> its scenes, wide and narrow."""
     texts = Texts()
     charts = {ident: _question(of, texts) for ident, of in scenes.items()}
-    attackers = {a.key: [a.name, a.says] for a in ATTACKERS}
+    attackers = {a.key: [a.label, a.says] for a in ATTACKERS}
     return {"attackers": attackers, "charts": charts, "texts": list(texts.found)}
 
 

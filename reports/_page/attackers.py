@@ -42,7 +42,7 @@ def list_moves(question: Question, groups: Sequence[Group]) -> Json:
             orders[-1] += [n.key for n in _ordered(group.lines, members, a.key)]
             for f in group.folded:
                 orders.append([n.key for n in _ordered(f.lines, members, a.key)])
-        out[a.key] = {"head": a.name.removeprefix("+ "), "orders": orders, "rows": rows}
+        out[a.key] = {"head": a.name, "orders": orders, "rows": rows}
     return out
 
 

@@ -103,14 +103,14 @@ def ladder(ident: str, question: Question, marks: Mapping[str, str]) -> Ladder |
         folded=steps[SHOWN:],
         more=_more(meaning, here[SHOWN:]),
         gone=gone if left else "",
-        keys=tuple((a.key, a.name) for a in DOTS if a.key in drawn),
+        keys=tuple((a.key, a.label) for a in DOTS if a.key in drawn),
     )
 
 
 def _step(climb: _Climb, to: AxisScale, mark: str) -> Step:
     judged, setting = climb.judged, climb.judged.setting
     text, paper = judged.evidence.meaning.text, climb.paper
-    dots = [Dot(a.key, a.name, row) for a in DOTS if (row := row_of(judged, a.key))]
+    dots = [Dot(a.key, a.label, row) for a in DOTS if (row := row_of(judged, a.key))]
     return Step(
         family=setting.family,
         name=setting.name,

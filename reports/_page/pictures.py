@@ -292,7 +292,7 @@ class _Rows:
     def _attack(self, source: _Source, *, several: bool) -> PictureRow:
         row, title = source.row("attack", self.units), source.setting.name
         if several and source.rung in STRENGTH:
-            title += f", {STRENGTH[source.rung][1].removeprefix('+ ')}"
+            title += f", {STRENGTH[source.rung][1]}"
         rivals = [s.params for s in self.members if s.attack == source.attack]
         about = [attack(source.attack)]
         # As in "attacker naive": what is not the same in all of them.

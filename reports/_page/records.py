@@ -151,14 +151,14 @@ def _rungs(judged: Judged, to: AxisScale, *, draw: bool) -> list[Rung]:
         told += "".join(f"; as {who}" for who in row.attacker.observer if who != "server")
         drawn = Markup("<span></span>")
         if draw:
-            drawn = track(to, [Dot(attacker.key, attacker.name, row)], bars=True)
+            drawn = track(to, [Dot(attacker.key, attacker.label, row)], bars=True)
         value = row.meaning.text(row.value.value)
-        out.append(Rung(attacker.name, told, drawn, value, span(row.meaning, row.value)))
+        out.append(Rung(attacker.label, told, drawn, value, span(row.meaning, row.value)))
     return out
 
 
 def _given(row: Number) -> str:
-    given = [what.removeprefix("the ") for flag, what in ORACLES.items() if flag in row.flags]
+    given = [what for flag, what in ORACLES.items() if flag in row.flags]
     return "".join(f"; {what} given" for what in given)
 
 

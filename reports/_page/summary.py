@@ -68,7 +68,7 @@ def table(ident: str, question: Question, marks: Mapping[str, str]) -> Table:
         "verdict": "verdict",
         "utility": utility_name(question),
         "claim": "its paper's number",
-        **{a.key: NAMES.get(a.key, a.name.removeprefix("+ ")) for a in attackers},
+        **{a.key: NAMES.get(a.key, a.name) for a in attackers},
         "floor": "blind guess",
         "control": "nothing defended",
         "n": "n",
@@ -157,5 +157,5 @@ def _cell(meaning: Meaning, e: Estimate) -> TableCell:
 def _claim(found: Number | None) -> TableCell:
     if found is None or found.claim is None:
         return TableCell("not in its paper")
-    value, source = found.claim.value, found.claim.source
-    return TableCell(found.meaning.text(value), source.split(":")[0].split(";")[0], repr(value))
+    value, place = found.claim.value, found.claim.place
+    return TableCell(found.meaning.text(value), place.split(":")[0], repr(value))
