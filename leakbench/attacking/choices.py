@@ -94,6 +94,11 @@ class ReadyAttack:
         default = type(self.attack).model_fields[field].get_default()
         return bool(self.attack.parameters()[field] != default)
 
+    def apart(self) -> dict[str, Any]:
+        """What tells it from the other settings of its attack that are run where none is named."""
+        told = {k for v in type(self.attack).variants for k in v}
+        return {k: v for k, v in self.attack.parameters().items() if k in told}
+
     @property
     def title(self) -> str:
         """The name with what differs from the defaults."""
@@ -145,8 +150,10 @@ class Fits:
         self._known = variants()
         self._last: tuple[Run, list[tuple[ReadyAttack, str]]] | None = None
 
-    def fitting(self, run: Run) -> list[str]:
-        """Names of the attacks that fit what ``run`` shared: of its own list, where it has one.
+    def fitting(self, run: Run) -> list[tuple[str, dict[str, Any]]]:
+        """(attack, what tells its setting from its others) of all that fit what ``run`` shared.
+
+        Of its own list, where it has one.
 
         Raises:
             UnknownName: its method or an attack of its list is not installed here.
@@ -154,9 +161,9 @@ class Fits:
         recording = Recording(run)
         own = recording.spec.attacks
         if own:
-            made = [build(a.name, a.params) for a in own]
-            return sorted({c.name for c in made if not c.obstacle(recording)})
-        return sorted({c.name for c, why in self._asked(run) if not why})
+            made = [(build(a.name, a.params), a.params) for a in own]
+            return [(c.name, dict(params)) for c, params in made if not c.obstacle(recording)]
+        return [(c.name, c.apart()) for c, why in self._asked(run) if not why]
 
     def unfit(self, run: Run) -> dict[str, str]:
         """{attack: why it does not fit}, of those that fit ``run`` in none of their settings.

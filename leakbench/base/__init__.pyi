@@ -18,6 +18,7 @@ from .printable_text import printable as printable
 from .printable_text import printable_json as printable_json
 from .reason import GONE as GONE
 from .reason import Reason as Reason
+from .reason_words import parameters_text as parameters_text
 from .reason_words import reason_text as reason_text
 from .spec import Spec as Spec
 from .spec import canonical as canonical

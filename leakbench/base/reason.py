@@ -16,7 +16,7 @@ Code = Literal[
     "unscored",  # guessed, and not scored
     "no_end",  # params, stages, seeds: it gave numbers of earlier stages alone
     # An attack that was not run, or a run that is not here.
-    "not_run",  # it would fit
+    "not_run",  # params: it would fit with these; {} of an attack that was not run at all
     "none_run",  # none at all
     "none_fits",  # none that fits
     "unfit",  # text: it does not fit what is sent

@@ -68,10 +68,20 @@ def _at(facts: Facts, stages: Mapping[str, str] | None) -> str:
     return f"{where}: {reason_text(facts['of'], stages)}"
 
 
+def parameters_text(params: Facts) -> str:
+    """As in "source=pooled, twin=True"."""
+    return ", ".join(f"{k}={v}" for k, v in params.items())
+
+
+def _not_run(facts: Facts) -> str:
+    given = parameters_text(facts["params"])
+    return f"{f'with {given} ' * bool(given)}it would fit but was not run: leakbench attack"
+
+
 def _no_end(facts: Facts) -> str:
     # The attack's seed tells no two of its readings apart.
-    given = [f"{k}={v}" for k, v in facts["params"].items() if k != "seed"]
-    whose = f" with {', '.join(given)}" if given else ""
+    given = parameters_text({k: v for k, v in facts["params"].items() if k != "seed"})
+    whose = f" with {given}" if given else ""
     seeds = f" (seed {numbered(facts['seeds'])})" if facts["seeds"] else ""
     return (
         f"no number of the end of training{whose}{seeds}, only {' and '.join(facts['stages'])}:"
@@ -101,7 +111,7 @@ _SAID: dict[str, Callable[[Facts], str]] = {
     "to_finish": _plain("run the same command again"),
     "unscored": _plain("guessed but not scored: leakbench score, where the run has its truth"),
     "no_end": _no_end,
-    "not_run": _plain("it would fit but was not run: leakbench attack"),
+    "not_run": _not_run,
     "none_run": _plain("no attack was run: leakbench attack"),
     "none_fits": _plain("no attack that fits was run"),
     "unfit": _text,

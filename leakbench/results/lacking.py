@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from leakbench.base.errors import BrokenFile, UnknownName
 from leakbench.base.meaning import Meaning
 from leakbench.base.reason import Reason, reason
+from leakbench.base.spec import canonical
 from leakbench.record.folders import Folder, Run
 from leakbench.results.number import END, Measured, Missing
 from leakbench.results.settings import Setting
@@ -20,13 +22,14 @@ class Lacking:
     """Collects ``missing``, each line once.
 
     Args:
-        fitting: run -> names of the attacks that fit what it shared.
+        fitting: run -> (name, parameters that tell its setting) of the attacks that fit what it
+            shared.
         unfit: run -> {attack: why it does not fit}.
     """
 
     def __init__(
         self,
-        fitting: Callable[[Run], Iterable[str]] | None,
+        fitting: Callable[[Run], Iterable[tuple[str, Mapping[str, Any]]]] | None,
         unfit: Callable[[Run], Mapping[str, str]] | None,
     ) -> None:
         self._fitting, self._unfit = fitting, unfit
@@ -100,15 +103,24 @@ class Lacking:
             except UnknownName as error:
                 fit = ()
                 yield "", "", reason("unknown_fit", text=str(error))
-            for name in fit:
+            for name in dict.fromkeys(name for name, _ in fit):
                 if name not in tried:
-                    yield name, "", reason("not_run")
+                    yield name, "", reason("not_run", params={})
+            ran = [(f.name, json.loads(f.params)) for f in folders]
+            for name, given in fit:
+                own = [params for n, params in ran if n == name]
+                if own and not any(_same(given, params) for params in own):
+                    yield name, "", reason("not_run", params=given)
         elif not folders:
             yield "", "", reason("none_run")
         unfit = self._unfit(run) if self._unfit else {}
         for name, why in unfit.items():
             if name not in tried:
                 yield name, "", reason("unfit", text=why)
+
+
+def _same(given: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
+    return all(canonical(params.get(k)) == canonical(v) for k, v in given.items())
 
 
 def _meaning(folder: Folder, metric: str, about: object) -> Meaning:

@@ -34,7 +34,7 @@ _SHOWN = (
     *("utility_metric", "utility", "flags"),
 )
 
-Fitting = Callable[[Run], Iterable[str]]
+Fitting = Callable[[Run], Iterable[tuple[str, Mapping[str, Any]]]]
 Unfit = Callable[[Run], Mapping[str, str]]
 
 
@@ -111,8 +111,8 @@ def collect(
 
     Args:
         runs: complete or not; what failed or is not finished stands in `missing`.
-        fitting: run -> names of the attacks that fit what it shared; those that did not run stand
-            in `missing`.
+        fitting: run -> (name, parameters that tell its setting) of the attacks that fit what it
+            shared; those that did not run stand in `missing`.
         unfit: run -> {attack: why it does not fit}; these stand there, too.
 
     Raises:

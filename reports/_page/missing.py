@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leakbench.base import GONE, Reason, reason_text
+from leakbench.base import GONE, Reason, parameters_text, reason_text
 from leakbench.reporting import ReportData
 from leakbench.results import ANY, CASCADE, Missing
 from reports._words import STAGES, several
@@ -83,5 +83,6 @@ def _seeds(why: Reason) -> str:
 def _said(why: Reason) -> str:
     """For a page, which has the command that runs an attack beside it, and no marks of code."""
     if why.code == "not_run":
-        return "not run"
+        given = parameters_text(why.facts["params"])
+        return f"not run with {given}" if given else "not run"
     return reason_text(why, STAGES).replace("`", "").replace("_", " ").rstrip(".")

@@ -365,15 +365,20 @@ def test_which_attacks_are_planned_and_which_do_not_fit(runs):
         "prototype_leakage",
         "gradient_inversion",
     }
-    assert set(choices.Fits().fitting(runs["fedgn"])) == {
-        c.name for c in choices.planned(again(runs["fedgn"]))
-    }
+    planned = choices.planned(again(runs["fedgn"]))
+    fitting = choices.Fits().fitting(runs["fedgn"])
+    assert fitting == [(c.name, c.apart()) for c in planned]
+    assert (
+        "gradient_inversion",
+        {"attacker": "naive", "labels": "given", "prior": "none"},
+    ) in fitting
+    assert ("prototype_averaging", {"window": 20}) in fitting
     assert set(choices.Fits().unfit(runs["fedgn"])) >= {"distance_correlation", "decoder"}
     # Of each setting: it is not the labels alone that are lacking.
     told = choices.Fits().unfit(runs["fedgn"])["label_inference"]
     assert told.startswith("clients send the server no labels; the network does not end in")
-    assert "distance_correlation" in choices.Fits().fitting(runs["features"])
-    assert "decoder" in choices.Fits().fitting(runs["flea"])
+    assert ("distance_correlation", {}) in choices.Fits().fitting(runs["features"])
+    assert "decoder" in dict(choices.Fits().fitting(runs["flea"]))
     assert "prototype_leakage" in choices.Fits().unfit(runs["features"])
 
 

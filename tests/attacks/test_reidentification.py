@@ -287,7 +287,7 @@ def test_clients_seen_once_are_counted_among_the_missing(runs):
 
 
 def test_where_nobody_comes_back_the_attack_does_not_fit(runs):
-    assert "reidentification" in choices.Fits().fitting(runs["fixed"])
+    assert ("reidentification", {}) in choices.Fits().fitting(runs["fixed"])
     assert (
         choices.Fits().unfit(runs["one"])["reidentification"]
         == "no client sends features in two rounds in which others do, too"

@@ -41,7 +41,7 @@ def test_of_a_run_without_probes_the_real_updates_are_attacked(tmp_path):
         planned = [c for c in choices.planned(again(run)) if c.name == "gradient_inversion"]
         assert {c.attack.message for c in planned} == {"update"}
         assert [c.attack.attacker for c in planned] == ["naive", "joint", "joint"]
-        assert "gradient_inversion" in choices.Fits().fitting(run)
+        assert "gradient_inversion" in dict(choices.Fits().fitting(run))
         found = api.attack(run, "gradient_inversion", **QUICK)
         assert read_sealed(found.path / "attack.json")["params"]["message"] == "update"
         assert api.score(run, "gradient_inversion", **QUICK).path == found.path

@@ -659,7 +659,10 @@ def test_what_is_missing_is_told_in_words_what_would_fit_first():
     rows = [row(b, 0.8, a, "method", "p_leak", 0.9) for b in (base, other) for a in attacks]
     gone = [
         Missing(
-            configuration=other, attack="gradient_inversion", metric="", reason=reason("not_run")
+            configuration=other,
+            attack="gradient_inversion",
+            metric="",
+            reason=reason("not_run", params={}),
         ),
         Missing(
             configuration=base,

@@ -22,6 +22,7 @@ FACTS = {
     "unfinished": {"status": "running"},
     "no_end": {"params": {"k": 2, "seed": 1}, "stages": ["early"], "seeds": [3]},
     "unfit": {"text": "no labels"},
+    "not_run": {"params": {"source": "pooled"}},
     "unknown_fit": {"text": "gone"},
     "no_weights": {"text": "not here"},
     "told": {"text": "mine"},
@@ -64,7 +65,7 @@ def test_every_code_has_words():
     assert said["one_point"].endswith("(their distance is 0.0010 of the embeddings')")
     assert said["gone"] == "unmix gave no number (failed: one)"
     assert set(GONE) <= set(said)
-    some = reason("not_run").model_copy(update={"seeds": (1, 0)})
+    some = reason("not_run", params={}).model_copy(update={"seeds": (1, 0)})
     assert reason_text(some).endswith(" (seed 0, 1)")
 
 

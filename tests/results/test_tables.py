@@ -11,6 +11,7 @@ from helpers.gate_rows import check, update
 from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.reason import reason
 from leakbench.gate.baseline import Baseline, load_baseline, save_baseline
 from leakbench.gate.rows import gate_rows
 from leakbench.record.columns import FLAGS
@@ -187,7 +188,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     make_run(tmp_path, wrappers=wrapped)
     tables = collect(
         find([tmp_path]),
-        lambda run: ["context", "decoder"],
+        lambda run: [("context", {}), ("decoder", {}), ("decoder", {"network": "relu"})],
         lambda run: {"exposure": "it sends no features"},
     )
     plain = {
@@ -208,6 +209,18 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     }
     assert tables.rows("results") == tables.rows("tradeoff") == []
     assert {r["seeds"] for r in tables.rows("utility")} == {"0|1", "0"}
+
+
+def test_a_setting_that_did_not_run_is_named_where_another_of_its_attack_did(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path)
+    add_attack(run, "label_inference", [], params={"source": "update", "seed": 0})
+    fits = [("label_inference", {"source": s}) for s in ("update", "pooled")]
+    missing = collect(find([tmp_path]), lambda run: fits).missing
+    assert [(m.attack, m.reason) for m in missing if m.reason.code == "not_run"] == [
+        ("label_inference", reason("not_run", params={"source": "pooled"}))
+    ]
 
 
 def test_the_tables_have_their_columns_and_cells_that_can_be_read_back(
