@@ -150,6 +150,10 @@ class LabelInference(Attack):
         return tuple(named[:1]) if self._told and named else super().attacks(run)
 
     @property
+    def pools(self) -> bool:
+        return self.source == "pooled"
+
+    @property
     def _told(self) -> bool:
         """Are labels read that clients send, not inferred?"""
         return self.source in ("message", "messages", "denoised")

@@ -63,6 +63,14 @@ class Attack(Spec):
         """
         return self.threat
 
+    @property
+    def pools(self) -> bool:
+        """Is a guess made of what a sender's updates, or their sums, of all rounds add up to?
+
+        Then what a wrapper draws anew for each of them has been heard out.
+        """
+        return False
+
     def obstacle(self, run: Outline) -> str:
         """Why this attack does not fit what was shared, or what a part of the run kept of it.
 

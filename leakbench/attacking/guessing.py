@@ -198,7 +198,7 @@ def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
     fresh = hidden(folder, "part")
     shutil.rmtree(fresh, ignore_errors=True)
     code = attack_code.guessed_by(attack, recording.run.spec)
-    told: dict[str, Any] = {"reads": [], "conditions": {}}
+    told: dict[str, Any] = {"reads": [], "pools": False, "conditions": {}}
     with faults_pass():  # it may be that of which it failed
         told = _told(recording, attack)
     meta = {**_described(recording, name, attack, 0.0), **told, "sources": code}
@@ -216,7 +216,11 @@ def attack_described(
 def _told(recording: Recording, attack: Attack) -> dict[str, Any]:
     """What the attack itself says of its guesses."""
     outline = Outline(recording, attack.threat)
-    return {"reads": sorted(attack.attacks(outline)), "conditions": attack.conditions(outline)}
+    return {
+        "reads": sorted(attack.attacks(outline)),
+        "pools": attack.pools,
+        "conditions": attack.conditions(outline),
+    }
 
 
 def _described(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:

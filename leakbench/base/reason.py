@@ -57,6 +57,7 @@ Code = Literal[
     "unread",  # kinds, by: "nobody", "clients", "paper" or "weak" attacks
     "chosen",  # count: of clients that somebody picked
     "few_rounds",  # kept, all: rounds of covered updates
+    "not_added_up",
     "gone",  # attack, of: a ``Reason``
     "dead_seeds",
     "mixed_code",

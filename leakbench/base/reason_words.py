@@ -163,6 +163,9 @@ _SAID: dict[str, Callable[[Facts], str]] = {
         "of the updates, which a wrapper covers, {kept} of {all} rounds were kept, and whoever adds"
         " up all of them hears more"
     ),
+    "not_added_up": _plain(
+        "a wrapper covers its updates one by one, and no attack added up those of all rounds"
+    ),
     "gone": _gone,
     "dead_seeds": _plain("where a run is dead nothing is to be found"),
     "mixed_code": _plain("the run was resumed by other code"),

@@ -70,10 +70,11 @@ def picked(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
     return (reason("chosen", count=len(named)),)
 
 
-def unheard(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
-    """Said where updates are noised or summed and too few rounds of them were kept to add them up.
+def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[Reason, ...]:
+    """Said where updates are noised or summed and nobody heard out what all of them come to.
 
-    What covers one message does not cover what all of them come to.
+    Too few rounds of them were kept, or no attack added them up: what covers one message does not
+    cover their sum.
     """
     if not {"update", "sum"} & {*topic.kinds}:
         return ()
@@ -82,6 +83,8 @@ def unheard(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
         rounds, kept = int(run.spec["rounds"]), int(run.meta.get("pooled", 0))
         if covered and kept < ENOUGH * rounds:
             return (reason("few_rounds", kept=kept, all=rounds),)
+        if covered and not any(n.attacker.pools for n in attacks):
+            return (reason("not_added_up"),)
     return ()
 
 

@@ -162,7 +162,7 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
             *gaps(setting, own),
             *unread(question.topic, setting, own),
             *picked(question.topic, setting),
-            *unheard(question.topic, setting),
+            *unheard(question.topic, setting, own),
             *why.gone,
         ),
         instead_of="" if meaning.name == question.metric else question.meaning.heading,

@@ -209,6 +209,7 @@ class AttackJson(_Provenance):
     params: Values
     threat: _Threat = _Threat(rung="")
     reads: Annotated[list[Name], Field(max_length=1_000)] = []
+    pools: bool = False
     conditions: Annotated[dict[Name, Text], Field(max_length=100)] = {}
     order: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
     paper: Text = ""

@@ -186,6 +186,7 @@ def _measured(
             observer=_several(row["observer"]),
             knowledge=_several(row["knowledge"]),
             reads=tuple(folder.meta.get("reads") or folder.meta["threat"].get("kinds", ())[:1]),
+            pools=folder.meta.get("pools", False),
             conditions=tuple(one_line(v) for v in folder.meta.get("conditions", {}).values()),
         ),
         meaning=meaning,

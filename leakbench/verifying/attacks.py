@@ -33,7 +33,7 @@ from leakbench.verifying.finding import (
 SCORES = "unit scores from guesses and truth"
 DERIVED = (
     *("schema", "attack", "params", "threat", "reads", "conditions", "order", "paper", "command"),
-    "dtype",
+    *("pools", "dtype"),
 )
 # Checked in other places: as one reads the file, as its files are, and with the scores.
 ELSEWHERE = ("digest", "status", "files", "of", "metrics", "missing", "versions", "sources")

@@ -8,6 +8,7 @@ from helpers.own_loops import CLIENTS, content, killed, loop, model, observe, st
 
 import leakbench as lb
 from leakbench.base.errors import BrokenFile
+from leakbench.base.reason import reason
 from leakbench.base.tree import flat
 from leakbench.judging.gaps import unheard
 from leakbench.own.kept_messages import LIMIT, KeptMessages
@@ -143,9 +144,11 @@ def test_covered_updates_of_few_rounds_acquit_nobody(tmp_path, keep, pooled):
     run = recorded(tmp_path, 20, keep=keep, covered=["update"])
     assert run.meta["pooled"] == pooled
     setting = SimpleNamespace(runs=[run])
-    (*said,) = unheard(SimpleNamespace(kinds=("update",)), setting)
-    expected = [{"kept": 4, "all": 20}] if pooled < 20 else []
-    assert [why.facts for why in said] == expected
+    topic = SimpleNamespace(kinds=("update",))
+    alone, added = ([SimpleNamespace(attacker=SimpleNamespace(pools=p))] for p in (False, True))
+    few = [reason("few_rounds", kept=4, all=20)] if pooled < 20 else []
+    assert [*unheard(topic, setting, added)] == few
+    assert [*unheard(topic, setting, alone)] == (few or [reason("not_added_up")])
     assert [f.detail for f in lb.verify(run) if f.outcome == "differs"] == []
 
 

@@ -140,7 +140,7 @@ ATTACK_UNKNOWN = (
 )
 ATTACK_DERIVED = (
     *("threat", "reads", "conditions", "order", "paper", "command", "metrics", "missing", "files"),
-    *("dtype", "mine", "schema", "params", "attack", "of"),
+    *("dtype", "mine", "schema", "params", "attack", "of", "pools"),
 )
 
 
