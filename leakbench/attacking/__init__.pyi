@@ -4,6 +4,7 @@ from .metric import Metric as Metric
 from .metric import Score as Score
 from .public_facts import Outline as Outline
 from .replay import Replay as Replay
+from .standard import TITLE as TITLE
 from .transcript import Transcript as Transcript
 from .view import Source as Source
 from .view import ThreatModel as ThreatModel

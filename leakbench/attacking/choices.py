@@ -12,6 +12,7 @@ from leakbench.attacking.public_facts import Outline, undeclared
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.raised import faults_pass
+from leakbench.base.spec import canonical
 from leakbench.record.folders import Run
 from leakbench.record.knowledge import Source
 from leakbench.record.recording import Recording
@@ -98,6 +99,11 @@ class ReadyAttack:
         """What tells it from the other settings of its attack that are run where none is named."""
         told = {k for v in type(self.attack).variants for k in v}
         return {k: v for k, v in self.attack.parameters().items() if k in told}
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Name and parameters, as the attack's folder has them."""
+        return self.name, canonical(self.attack.parameters())
 
     @property
     def title(self) -> str:

@@ -66,6 +66,6 @@ Attacks = Annotated[
         "--attack",
         metavar="ATTACK",
         autocompletion=completion.completion_of("attacks"),
-        help="An attack, or several: a,b.",
+        help="An attack, or several: a,b; or standard, the ensemble to cite a verdict with.",
     ),
 ]

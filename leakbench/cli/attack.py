@@ -20,6 +20,7 @@ from leakbench.cli.console import Console
 from leakbench.cli.pace import duration
 from leakbench.cli.rotation import Rotation, left
 
+STANDARD = "standard"  # `leakbench.attacking.standard`, which needs torch
 # What is done of what is there; else it is run again.
 THEN = {"was_submitted": "", "other_scorer": ": scored again"}
 ATTACKED = (
@@ -51,7 +52,9 @@ def attack(
     from leakbench.record import folders
 
     provenance.known_device(device)
-    chosen, found = _choices(keys.split_names(attacks), given), folders.find(names)
+    named = keys.split_names(attacks)
+    others = [name for name in named if name != STANDARD]
+    chosen, found = _choices(others, given), folders.find(names)
     from leakbench.scoring.score import UNSCORED  # with torch, when every name is known
 
     plan = _Plan(
@@ -59,6 +62,7 @@ def attack(
         provenance.device(executor.planned_on(device)),
         executor.device(device),
         chosen=chosen,
+        standard=len(others) < len(named),
         force=force,
         isolated=isolated,
     )
@@ -95,14 +99,15 @@ class _Plan:
     console: Console
     device: str  # on which runs are read here
     attacked_on: str
-    chosen: Sequence[Any]  # the attacks that were named; none: all that fit
+    chosen: Sequence[Any]  # the attacks that were named
+    standard: bool  # was the standard ensemble? neither: all that fit
     force: bool
     isolated: bool
     rotation: Rotation = field(default_factory=Rotation)
 
     def on(self, run: Any) -> None:
         """The attacks on one run."""
-        from leakbench.attacking import choices
+        from leakbench.attacking import choices, standard
         from leakbench.record.recording import Recording
         from leakbench.work.attack_plan import AttackPlan
 
@@ -115,13 +120,15 @@ class _Plan:
         recording = Recording(run, self.device)
         self.rotation.begin(run.spec)
         wanted = [c for chosen in self.chosen for c in chosen.instead(recording)]
-        for choice in wanted or choices.planned(recording):
+        if self.standard:
+            wanted += [c for c in standard.fitting(recording) if c not in wanted]
+        for choice in wanted or ([] if self.standard else choices.planned(recording)):
             name = f"{choice.title} on {run.id}"
             plan = AttackPlan(recording, choice, self.force, self.isolated)
             if not plan.obstacle and plan.there.why:
                 then = THEN.get(plan.there.why.code, ": run again")
                 self.console.say(f"{name}: {reason_text(plan.there.why)}{then}")
-            if not self.chosen and plan.long:
+            if not (self.chosen or self.standard) and plan.long:
                 self.console.warn(
                     f"{name} would take about {plan.seconds / 60:.0f} minutes; name it with -a to"
                     " run it."

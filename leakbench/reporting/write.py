@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from leakbench.attacking import choices
+from leakbench.attacking import choices, standard
 from leakbench.base import provenance, registry, sources
 from leakbench.base.errors import UsageError
 from leakbench.base.meaning import Meaning
@@ -19,6 +19,7 @@ from leakbench.gate.outcome import CheckResult
 from leakbench.gate.rows import gate_rows
 from leakbench.judging.judging import find_questions
 from leakbench.record.folders import Run
+from leakbench.record.recording import Recording
 from leakbench.reporting import about, clients, curves, maps, moved, pictures, redaction
 from leakbench.reporting.check import check_of
 from leakbench.reporting.commands import attack_command, made_by, trains
@@ -54,7 +55,14 @@ def read_tables(runs: Sequence[Run]) -> Tables:
     if not runs:
         raise UsageError(NO_RUN)
     fits = choices.Fits()
-    return collect(runs, fits.fitting, fits.unfit)
+    return collect(runs, fits.fitting, fits.unfit, _lacks)
+
+
+def _lacks(run: Run) -> tuple[str, ...] | None:
+    """What a run lacks of the standard ensemble; None where its method is not installed."""
+    with suppress(UsageError):
+        return standard.lacks(Recording(run))
+    return None
 
 
 @threads(1)

@@ -49,6 +49,8 @@ class Setting(Part):
     results: tuple[Measured, ...] = Field((), exclude=True)
     numbers: tuple[Number, ...] = ()  # pooled over the seeds
     utility: tuple[Utility, ...] = ()  # by statistic, the final one first
+    # Of the standard ensemble what fits and was not made in full; None where that cannot be told.
+    lacks: tuple[str, ...] | None = None
 
     @computed_field  # type: ignore[prop-decorator]
     @property

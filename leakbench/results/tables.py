@@ -36,6 +36,7 @@ _SHOWN = (
 
 Fitting = Callable[[Run], Iterable[tuple[str, Mapping[str, Any]]]]
 Unfit = Callable[[Run], Mapping[str, str]]
+Standard = Callable[[Run], tuple[str, ...] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +106,10 @@ class Tables:
 
 
 def collect(
-    runs: Sequence[Run], fitting: Fitting | None = None, unfit: Unfit | None = None
+    runs: Sequence[Run],
+    fitting: Fitting | None = None,
+    unfit: Unfit | None = None,
+    standard: Standard = lambda _: None,
 ) -> Tables:
     """Read ``runs``, once, and make the tables.
 
@@ -114,6 +118,7 @@ def collect(
         fitting: run -> (name, parameters that tell its setting) of the attacks that fit what it
             shared; those that did not run stand in `missing`.
         unfit: run -> {attack: why it does not fit}; these stand there, too.
+        standard: run -> what it lacks of the standard ensemble; None where that cannot be told.
 
     Raises:
         BrokenFile: an artifact is missing, changed, damaged or of a newer schema.
@@ -121,7 +126,7 @@ def collect(
             by one metric.
     """
     lacking = Lacking(fitting, unfit)
-    settings = [_read(setting, lacking) for setting in group(runs)]
+    settings = [_standing(_read(s, lacking), standard) for s in group(runs)]
     _one_meaning([m for s in settings for m in s.measured])
     marked = iter(front.mark([n for s in settings for n in s.numbers], _about(settings)))
     done = [_marked(s, marked) for s in settings]
@@ -144,6 +149,15 @@ def _one_meaning(measured: Iterable[Measured]) -> None:
 
 def _about(settings: Sequence[Setting]) -> dict[str, str]:
     return {s.key: s.about for s in settings}
+
+
+def _standing(setting: Setting, standard: Standard) -> Setting:
+    """With what its runs lack of the standard ensemble, all together."""
+    told = [standard(run) for run in setting.runs]
+    if not told or None in told:
+        return setting
+    lacks = dict.fromkeys(title for titles in told for title in titles or ())
+    return setting.model_copy(update={"lacks": tuple(lacks)})
 
 
 def _read(setting: Setting, lacking: Lacking) -> Setting:

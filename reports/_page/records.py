@@ -12,6 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from leakbench.attacking import TITLE
 from leakbench.judging import WORST, Judged, Question, row_of
 from leakbench.reporting import ReportData, ShownSetting
 from leakbench.results import CASCADE, Number
@@ -19,7 +20,7 @@ from leakbench.words import ATTACKERS, ORACLES, plural
 from reports._chart.scale import AxisScale
 from reports._chart.track import Dot, scale, track
 from reports._page.clients import differ, strip, worst_off
-from reports._words import NOT_RECORDED, claim, claimed, interval, span
+from reports._words import NOT_RECORDED, claim, claimed, interval, several, span
 
 # How what is made of other attacks stands in the list of rungs.
 MADE_HOW = {CASCADE: "as above, picked by its own check", WORST: "the truth picks the attack"}
@@ -29,6 +30,7 @@ PROOF = (("engine", "engine"), ("device", "device"), ("number format", "dtype"),
 # With more settings than this a record says its numbers and does not draw them, too, and leaves its
 # commands to the list of all: both stand elsewhere in the page, and would be a tenth of it.
 DRAWN = 100
+FEW = 4  # attacks in a line
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Record:
     attacks: tuple[str, ...]
     proof: tuple[tuple[str, str], ...]  # (what, value) of its provenance
     whole: bool  # one of few: with drawings and commands
+    standard: str  # how much of the standard ensemble was made; "" where that cannot be told
 
 
 def records(data: ReportData) -> list[Record]:
@@ -104,7 +107,17 @@ def _record(
         attacks=tuple(dict.fromkeys(n.command for n in setting.numbers if n.command)),
         proof=tuple(_proof(setting)),
         whole=draw,
+        standard=_standard(setting),
     )
+
+
+def _standard(setting: ShownSetting) -> str:
+    """How much of the standard ensemble was made."""
+    if setting.lacks is None:
+        return ""
+    if not setting.lacks:
+        return f"{TITLE} was made in full."
+    return f"Of {TITLE} lacks: {several(list(setting.lacks), FEW)}."
 
 
 def _said(

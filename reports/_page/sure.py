@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from leakbench.attacking import TITLE
 from leakbench.reporting import ReportData
 from leakbench.results import Number
 from leakbench.words import plural
@@ -69,7 +70,7 @@ def how_sure(data: ReportData) -> list[SureLine]:
         return [SureLine(WRONG, "Nothing was attacked.", text)]
     parts: tuple[Callable[[_Case], list[SureLine]], ...] = (
         *(_controls, _units, _seeds, _failures, _dead, _oracle),
-        *(_budget, _scale, _probes, _noted, _tried, _beyond),
+        *(_budget, _scale, _probes, _noted, _standard, _tried, _beyond),
     )
     case = _Case(data, rows)
     return [line for part in parts for line in part(case)]
@@ -207,6 +208,23 @@ def _noted(case: _Case) -> list[SureLine]:
         text = "The code had changes that are not in the commit named below."
         out.append(SureLine(MIND, "Changed code.", text))
     return out
+
+
+def _standard(case: _Case) -> list[SureLine]:
+    told = [s for s in case.data.settings if s.lacks is not None]
+    short = [s for s in told if s.lacks]
+    if not told:
+        return []
+    if not short:
+        text = f"{TITLE} was made in full on every setting: a verdict may be cited with it."
+        return [SureLine(FINE, "The standard ensemble.", text)]
+    lacking = dict.fromkeys(title for s in short for title in s.lacks or ())
+    text = (
+        f"{TITLE} was not made in full on {len(short)} of {plural(len(told), 'setting')}, so their"
+        f" verdicts are not cited with it: `leakbench attack RUN -a standard` makes what lacks."
+        f" Lacking: {_names(list(lacking))}."
+    )
+    return [SureLine(MIND, "Not the standard ensemble.", text)]
 
 
 def _tried(case: _Case) -> list[SureLine]:
