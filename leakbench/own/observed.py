@@ -126,7 +126,7 @@ def observe(
             )
     _known_loss(loss)
     training = declared_training(sgd, optimizer, optimizer_state)
-    make_task(name, data, model=model)
+    make_task(name, data, model=model, begins=False)
     chosen: dict[str, Any] = {"task": name, "seed": seed, "engine": "loop"}
     spec = make_spec(training.defense, params=training.parameters(1), rounds=1, **chosen)
     how: dict[str, Any] = {"keep": keep, "rounds": rounds, "restart": restart}
