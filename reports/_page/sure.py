@@ -189,7 +189,7 @@ def _scale(case: _Case) -> list[SureLine]:
 
 def _probes(case: _Case) -> list[SureLine]:
     text = (
-        "Some images were rebuilt from messages that nobody sends. They are judged apart from real"
+        "Some examples were rebuilt from messages that nobody sends. They are judged apart from real"
         " messages."
     )
     asked = any(q.probe for q in case.data.questions)
