@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from leakbench.attacking.public_facts import Outline, undeclared
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.raised import faults_pass
+from leakbench.base.spec import canonical
 from leakbench.record.folders import Run
 from leakbench.record.knowledge import Source
 from leakbench.record.recording import Recording
@@ -102,9 +104,21 @@ class ReadyAttack:
     @property
     def changed(self) -> list[str]:
         """What differs from the defaults, as in ["source=update"]."""
+        return [f"{k}={v}" for k, v in self._changes.items()]
+
+    @property
+    def options(self) -> str:
+        """As the command line names it: "-a gradient_inversion -s gradient_inversion.targets=2"."""
+        words = ["-a", self.name]
+        for k, v in self._changes.items():
+            words += ["-s", f"{self.name}.{k}={v if isinstance(v, str) else canonical(v)}"]
+        return shlex.join(words)
+
+    @property
+    def _changes(self) -> dict[str, Any]:
         fields = type(self.attack).model_fields
         values = self.attack.parameters().items()
-        return [f"{k}={v}" for k, v in values if v != fields[k].get_default()]
+        return {k: v for k, v in values if v != fields[k].get_default()}
 
 
 def build(name: str, params: dict[str, Any]) -> ReadyAttack:
