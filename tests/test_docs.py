@@ -296,7 +296,9 @@ def test_every_function_of_the_package_is_in_its_reference():
     for name in leakbench.__all__:
         made = getattr(leakbench, name)
         if inspect.isfunction(made) or made.__module__.startswith("leakbench.own."):
-            assert made.__name__ in named or made.__module__.startswith("leakbench.federation"), name
+            assert made.__name__ in named or made.__module__.startswith("leakbench.federation"), (
+                name
+            )
 
 
 def test_links_lead_somewhere():

@@ -525,7 +525,9 @@ def _whole(part: Any, whose: str) -> Tensor:
         )
     for v in plain:
         if not arrays.is_whole(v) or abs(v) >= 2**63:
-            raise UsageError(f"{whose} hold {arrays.short(v)}: expected whole numbers.")
+            raise UsageError(
+                f"{whose} hold {arrays.short(v)}: expected whole numbers, as .astype(int) gives."
+            )
     return torch.tensor([int(v) for v in plain], dtype=torch.int64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -62,12 +63,15 @@ def declared_training(
     """
     if sgd is not None and not isinstance(sgd, Mapping):
         raise UsageError(f"sgd is {type(sgd).__name__}: expected dict(lr=..., batch=..., ...).")
-    told = {**(sgd or {})}
-    for key in told:
+    told = {k: v.tolist() if hasattr(v, "tolist") else v for k, v in (sgd or {}).items()}
+    for key, value in told.items():
         if key not in KNOWN:
             raise UsageError(
                 f"sgd has {key!r}: expected {', '.join(KNOWN)}.{suggestion(str(key), KNOWN)}"
             )
+        each = value if key == "betas" and isinstance(value, list | tuple) else [value]
+        if any(isinstance(v, float) and not math.isfinite(v) for v in each):
+            raise UsageError(f"sgd has {key} = {short(value)}: expected finite numbers.")
     if "lr" not in told:
         raise UsageError("sgd says no lr: expected sgd=dict(lr=..., batch=..., epochs=...).")
     if ("steps" in told) == ("epochs" in told):
@@ -135,12 +139,11 @@ def _schedule(lr: Any) -> Callable[[int], list[float]] | None:
     Raises:
         UsageError: it is neither a rate, nor rates, nor a function of the round.
     """
-    plain = lr.tolist() if hasattr(lr, "tolist") else lr
-    if callable(plain):
-        return lambda t: _each(_asked(plain, t), t)
-    if isinstance(plain, str | Mapping) or not isinstance(plain, Iterable):
+    if callable(lr):
+        return lambda t: _each(_asked(lr, t), t)
+    if isinstance(lr, str | Mapping) or not isinstance(lr, Iterable):
         return None
-    rounds = [_each(one, t) for t, one in enumerate(plain, 1)]
+    rounds = [_each(one, t) for t, one in enumerate(lr, 1)]
     if not rounds:
         raise UsageError("sgd has lr = []: expected a rate for each round.")
 

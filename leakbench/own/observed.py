@@ -1000,7 +1000,13 @@ class Observed:
         steps = [s.tolist() if hasattr(s, "tolist") else s for s in plain]
         every = [r for s in steps for r in (s if isinstance(s, list | tuple) else [s])]
         for r in every:
-            if not is_whole(r) or not 0 <= r < len(held):
+            if not is_whole(r):
+                raise UsageError(
+                    f"client {client} trained on its row {r!r}: expected whole numbers, places in"
+                    f" data.client({client}) from 0 to {len(held) - 1}, as rows.long() or"
+                    " rows.astype(int) gives."
+                )
+            if not 0 <= r < len(held):
                 raise UsageError(
                     f"client {client} trained on its row {r!r}, and it holds {len(held)}: rows are"
                     f" places in data.client({client}), from 0 to {len(held) - 1}."
