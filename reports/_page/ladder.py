@@ -154,13 +154,12 @@ def _more(meaning: Meaning, rest: Sequence[_Climb]) -> str:
 
 def _ends(meaning: Meaning, to: AxisScale, rows: Sequence[Number]) -> Markup:
     """The scale's two marks with their names, above the tracks."""
-    out = []
+    out: list[Markup] = []
     floors, controls = [r.floor.value for r in rows], [r.control.value for r in rows]
-    ends = (("blind guess", floors), ("nothing defended", controls))
+    ends = [("blind guess", floors), ("nothing defended", controls)]
     near = abs(to(floors[0]) - to(controls[0])) < NEAR
-    for name, values in sorted(ends, key=lambda end: to(end[1][0])):
-        text, first = f"{name} {reach(meaning, values)}", not out
-        x = (0.0 if first else 100.0) if near else to(values[0])
-        anchor = "start" if first else "end"
+    ends = sorted(ends, key=lambda end: to(end[1][0]))
+    for (name, values), edge, anchor in zip(ends, (0.0, 100.0), ("start", "end"), strict=True):
+        x, text = edge if near else to(values[0]), f"{name} {reach(meaning, values)}"
         out.append(tag("text", text, x=percent(x), y=11, text_anchor=anchor))
     return tag("svg", *out, class_="ends", width="100%", height=15, aria_hidden="true")
