@@ -59,6 +59,7 @@ class FromFeatures(Attack):
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = RECONSTRUCTION
+    searches: ClassVar[bool] = True
     left_out: ClassVar[str] = "their features were made by another round's model"
 
     network: Literal["linear", "relu", "conv"] = Field(

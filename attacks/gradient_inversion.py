@@ -61,6 +61,7 @@ class GradientInversion(Attack):
 
     about: ClassVar[str] = "images from the gradient that an update is"
     paper: ClassVar[str] = "Zhu et al. 2019; Geiping et al. 2020; FedHide Table 2"
+    searches: ClassVar[bool] = True
     metrics: ClassVar[tuple[Metric, ...]] = (
         *RECONSTRUCTION,
         INVERSION_PRECISION,

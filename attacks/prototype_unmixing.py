@@ -53,6 +53,7 @@ class PrototypeUnmixing(FromProxies):
     about: ClassVar[str] = "solves a mixture of prototypes, whose neighbours are public"
     paper: ClassVar[str] = "adaptive; named, not tried, in FedHide, Section 4.3"
     order: ClassVar[int] = 2
+    searches: ClassVar[bool] = True
     metrics: ClassVar[tuple[Metric, ...]] = (
         P_LEAK,
         PROTOTYPE_COSINE,

@@ -60,8 +60,8 @@ STAGES = {
     "all": "all rounds",
 }
 PROBE = (
-    "A probe is an update from a single image, made for this audit: nobody sends it. It says what"
-    " one image would give away, and gives no verdict on the messages that are really sent."
+    "A probe is an update from a single example, made for this audit: nobody sends it. It says what"
+    " one example would give away, and gives no verdict on the messages that are really sent."
 )
 NOT_RECORDED = "command not recorded"
 

@@ -289,6 +289,18 @@ def test_recipes_of_the_readme_are_as_many_as_it_says():
     assert f"# {IN_WORDS[len(catalogue.RECIPES)]} tables and figures" in line
 
 
+def test_every_function_of_the_package_is_in_its_reference():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    named = {*re.search(r"members: \[(.*)\]", page)[1].split(", ")}
+    named |= {m.rpartition(".")[2] for m in re.findall(r"^::: (\S+)", page, re.MULTILINE)}
+    for name in leakbench.__all__:
+        made = getattr(leakbench, name)
+        if inspect.isfunction(made) or made.__module__.startswith("leakbench.own."):
+            assert made.__name__ in named or made.__module__.startswith("leakbench.federation"), (
+                name
+            )
+
+
 def test_links_lead_somewhere():
     for page, text in PAGES.items():
         folder = (ROOT / "docs" / page).parent if page in DOCS else ROOT

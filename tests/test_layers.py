@@ -63,7 +63,7 @@ MAY_OPEN = {
         "reproduce.figure_data",
         "record.training",
         "record.recorder",
-        "own.observed",
+        "own.outside_record",
         "record.excerpts",
     )
 }

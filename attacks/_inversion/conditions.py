@@ -16,10 +16,11 @@ def conditions(run: Outline, threat: ThreatModel, *, probe: bool, labels: str) -
         probe: single-image updates, or the real ones?
         labels: given, inferred or solved.
     """
-    images = 1 if probe else run.method.batch
+    many = 1 if probe else run.method.batch
+    noun = "image" if run.facts.pictured else "example"
     return {
         "assumes": SOK.format(letter(threat)),
-        "batch": f"{images} image{'s' * (images > 1)} a step",
+        "batch": f"{many} {noun}{'s' * (many > 1)} a step",
         "mode": "in the mode of training",  # in which every loss is replayed
         "labels": f"labels {labels}",
     }

@@ -42,6 +42,8 @@ class Attack(Spec):
     # Why a client that sent something may be no unit, of an attack over all rounds or on updates.
     # Such clients are counted in missing.csv.
     left_out: ClassVar[str] = ""
+    # Does it search, and say by a guess's flags where its search did not settle?
+    searches: ClassVar[bool] = False
     class_mean: ClassVar[bool] = True  # a reconstruction's blind guess: that of auxiliary data?
     # The settings that are run where no attack is named.
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -113,9 +114,21 @@ class ReadyAttack:
     @property
     def changed(self) -> list[str]:
         """What differs from the defaults, as in ["source=update"]."""
+        return [f"{k}={v}" for k, v in self._changes.items()]
+
+    @property
+    def options(self) -> str:
+        """As the command line names it: "-a gradient_inversion -s gradient_inversion.targets=2"."""
+        words = ["-a", self.name]
+        for k, v in self._changes.items():
+            words += ["-s", f"{self.name}.{k}={v if isinstance(v, str) else canonical(v)}"]
+        return shlex.join(words)
+
+    @property
+    def _changes(self) -> dict[str, Any]:
         fields = type(self.attack).model_fields
         values = self.attack.parameters().items()
-        return [f"{k}={v}" for k, v in values if v != fields[k].get_default()]
+        return {k: v for k, v in values if v != fields[k].get_default()}
 
 
 def build(name: str, params: dict[str, Any]) -> ReadyAttack:

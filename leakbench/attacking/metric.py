@@ -5,8 +5,8 @@ And what the mean of these scores means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from leakbench.base.meaning import Direction, Meaning
@@ -51,6 +51,8 @@ class Metric:
     class_mean: bool = False
     # Of an answer: is the metric meant for such inputs? Where it is not, nothing is said of it.
     meant_for: Callable[[Any], bool] | None = None
+    # Of ``meaning``, what is said in other words where inputs are no images.
+    of_examples: Mapping[str, Any] = field(default_factory=dict)
     # Of all guesses, one answer and all scores of a row: what a reader would miss in it (a line in
     # missing.csv) or ""; where it raises NotMeasured there is that line and no row.
     remark: Callable[[Sequence[Guess], Any, Sequence[Score]], str] | None = None

@@ -30,13 +30,13 @@ class Spec(BaseModel):
         Raises:
             UsageError: a field is unknown, of the wrong type or out of range.
         """
+        worded = {k: cls._worded(k, v) for k, v in values.items()}
+        for name, value in worded.items():
+            _in_json(value, f"{what}: {name}")
         try:
-            worded = {k: cls._worded(k, v) for k, v in values.items()}
-            return cls.model_validate_json(json.dumps(worded, allow_nan=False))
+            return cls.model_validate_json(json.dumps(worded))
         except ValidationError as error:
             raise UsageError(_sentence(cls, what, error)) from None
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"{what}: {error}.") from None
 
     @classmethod
     def _worded(cls, name: str, value: Any) -> Any:
@@ -62,6 +62,18 @@ def canonical(value: Any) -> str:
 def fingerprint(value: Any) -> str:
     """Eight hex digits of the SHA-256 of the canonical JSON of ``value``."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:8]
+
+
+def _in_json(value: Any, what: str) -> None:
+    """Raise UsageError where JSON cannot say ``value``."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise UsageError(f"{what} = {value!r}: expected finite numbers.") from None
+    except TypeError:
+        raise UsageError(
+            f"{what} is {type(value).__name__}: expected numbers, texts, or lists of them."
+        ) from None
 
 
 def _sentence(cls: type[Spec], what: str, error: ValidationError) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import UsageError
 from leakbench.base.executors import Executor
@@ -19,6 +19,9 @@ from leakbench.cli.commands import SOME_FAILED, do_all, jobs_exit_code, show_row
 from leakbench.cli.console import Console
 from leakbench.cli.pace import duration
 from leakbench.cli.rotation import Rotation, left
+
+if TYPE_CHECKING:
+    from leakbench.work.attack_plan import AttackPlan
 
 STANDARD = "standard"  # `leakbench.attacking.standard`, which needs torch
 # What is done of what is there; else it is run again.
@@ -79,10 +82,13 @@ def attack(
         begun = [job for job, o in zip(todo, done, strict=True) if not o.left_out]
         took = left(left_out, begun, time.monotonic() - began, executor.workers)
         names_of = ", ".join(job.name for job in left_out)
+        least = min(job.seconds for job in left_out)
         console.warn(
             f"{len(left_out)} of {len(todo)} attacks did not fit into --budget {budget:g}; they"
-            f" would take {duration(took)}, and the same command without it runs them: {names_of}."
+            f" would take {duration(took)}, and the same command without it runs them, with"
+            f" --budget {math.ceil(least / 60)} the first: {names_of}."
         )
+        plan.tell_less(left_out)
     by_run = [o for _, o in sorted(zip(cheap, done, strict=True), key=lambda pair: pair[0])]
     made = [o for o in by_run if not o.error and not o.left_out]
     scored = [o for o in made if api.Results(Path(o.value)).scored]
@@ -104,6 +110,7 @@ class _Plan:
     force: bool
     isolated: bool
     rotation: Rotation = field(default_factory=Rotation)
+    planned: dict[str, AttackPlan] = field(default_factory=dict)  # by the names of jobs
 
     def on(self, run: Any) -> None:
         """The attacks on one run."""
@@ -134,7 +141,19 @@ class _Plan:
                     " run it."
                 )
                 continue
+            self.planned[name] = plan
             self.rotation.add(plan.job(name, self.attacked_on, plan.seconds), choice.title)
+
+    def tell_less(self, left_out: Sequence[Job]) -> None:
+        """Which setting of each attack would take less time."""
+        less = dict[str, str]()
+        for job in left_out:
+            plan = self.planned[job.name].least
+            if plan is not self.planned[job.name]:
+                text = f"{plan.choice.options} would take {duration(plan.seconds)}"
+                less.setdefault(plan.choice.title, f"{text} on {plan.recording.run.id}")
+        for text in less.values():
+            self.console.warn(f"In less time: {text}.")
 
     def tell(self, todo: Sequence[Job], runs: int, workers: int, budget: float | None) -> None:
         """How long each is predicted to take, and all of them, before the first begins."""

@@ -20,6 +20,7 @@ from leakbench.federation.execution import Execution
 from leakbench.federation.local_steps import steps_or_epochs
 from leakbench.federation.network import built, own_numbers, unsteady
 from leakbench.federation.observer import Observer
+from leakbench.federation.outputs import refuse_one_output, refuse_other_outputs
 from leakbench.federation.parties import Batch, Client, weighted_mean
 from leakbench.federation.party_runner import PartyRunner, single, unwritten
 from leakbench.federation.precision import split_dtype
@@ -29,7 +30,7 @@ from leakbench.federation.task_data import TaskData
 from leakbench.federation.traffic import Traffic
 from leakbench.models.networks import initialise
 from leakbench.models.pretrained import laid_over
-from leakbench.models.stages import last_layer, of_layer, squashes
+from leakbench.models.stages import last_layer, of_layer
 
 
 class Federation:
@@ -60,9 +61,7 @@ class Federation:
         self.module = module.to(self.device, self.dtype).eval()
         self._refuse_unsteady()
         name, last = last_layer(self.module, self.facts.shape)
-        self._refuse_other_outputs()
-        if last is not None and method.outputs == "logits" and last.out_features == 1:
-            self._refuse_one_output()
+        self._refuse_other_outputs(single=last is not None and last.out_features == 1)
         self.last_layer = tuple(of_layer(name, dict(self.module.named_parameters())))
         self.runner = self._runner(method, self.wrappers)
         self.execution = Execution(self.engine, method, self.data)
@@ -100,39 +99,24 @@ class Federation:
                 " and NumPy's will do), and keep what it is to remember in a buffer."
             )
 
-    def _refuse_other_outputs(self) -> None:
-        """Raise UsageError where the network gives more or fewer numbers than are asked of it."""
-        made_over = type(self.method).module is not Defense.module  # it knows what is to come out
-        if self.facts.targets == "tokens" or made_over:
-            return
-        with torch.no_grad(), dice.lent(0):
-            out = self.module(self._some())
-        wide, logits = self.facts.dim, self.method.outputs == "logits"
-        given = (1, *out.shape[1:]) if isinstance(out, Tensor) else type(out).__name__
-        single = logits and given == (1, 1)  # which has its own sentence
-        if given != (1, wide) and not single:
-            asked = f"{wide} classes" if logits else f"task.dim = {wide}"
-            raise UsageError(
-                f"the network gives {given} of one input, and the task has {asked}: let it end in"
-                f" (B, {wide}), a number for each."
-            )
+    def _refuse_other_outputs(self, *, single: bool) -> None:
+        """Raise UsageError where the network gives something else than is asked of it.
 
-    def _refuse_one_output(self) -> None:
-        """Raise UsageError where a network of one output says no class, or not to this method."""
-        if self.facts.classes != 2:
-            raise UsageError(
-                f"the network has one output, and the task {self.facts.classes} classes: give it an"
-                " output for each; one alone is the logit of the second of two."
-            )
+        ``single``: has its linear last layer one output?
+        """
+        made_over = type(self.method).module is not Defense.module  # it knows what is to come out
+        logits = self.method.outputs == "logits"
+        if self.facts.targets != "tokens" and not made_over:
+            with torch.no_grad(), dice.lent(0):
+                out = self.module(self._some())
+            refuse_other_outputs(out, self.facts.dim, logits=logits)
+        if not single or not logits:
+            return
+        refuse_one_output(self.module, self.facts.shape, self.facts.classes)
         if not self.method.single_logit:
             raise UsageError(
                 f"{type(self.method).__name__} reads a logit for each class: give the network two"
                 " outputs."
-            )
-        if squashes(self.module, self.facts.shape):
-            raise UsageError(
-                "the network ends in a sigmoid: let it end before that, in the logit of the second"
-                " class, and take the binary cross-entropy with logits."
             )
 
     def _start(self) -> None:

@@ -34,8 +34,13 @@ class Facts:
 
     @property
     def signal(self) -> bool:
-        """Are inputs standardised signals without bounds, not images in some range?"""
+        """Are inputs without bounds, as signals and tables, and no images in some range?"""
         return not self.input_range.bounded
+
+    @property
+    def pictured(self) -> bool:
+        """Are inputs images, and no signals, tokens or rows of a table?"""
+        return not self.signal and len(self.shape) > 1
 
 
 @dataclass(frozen=True)

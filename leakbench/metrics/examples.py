@@ -14,7 +14,15 @@ from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.federation.input_range import InputRange
 from leakbench.metrics import topics
-from leakbench.metrics.images import IDENTIFICATION_MATCHED, LPIPS, MSE, PSNR, SSIM, only_images
+from leakbench.metrics.images import (
+    IDENTIFICATION_MATCHED,
+    LPIPS,
+    MSE,
+    OF_EXAMPLES,
+    PSNR,
+    SSIM,
+    only_images,
+)
 from leakbench.scoring import image_distances
 from leakbench.scoring.truth import Answer
 
@@ -128,6 +136,7 @@ RECOGNISED = Metric(
     ),
     needs=("x", "y"),
     score=_recognised,
+    of_examples=OF_EXAMPLES,
 )
 """Per client, the share of its guesses that a classifier gives the class they were made for.
 

@@ -30,6 +30,7 @@ Measure: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
 # Of a guess: what look-alikes are compared with in place of x. The least error lies nearer to the
 # mean of all images than the likeliest image does.
 MATCH = "match"
+OF_EXAMPLES = {"topic": topics.EXAMPLES}
 TOLERANCE = 0.1  # of a standard deviation, or of the range where there are bounds
 
 
@@ -84,8 +85,8 @@ def only_images(input_range: InputRange, shape: Sequence[int]) -> None:
     """Raise NotMeasured where inputs of ``shape`` are signals or a table."""
     if not input_range.bounded:
         raise NotMeasured(
-            "it is for images in [0, 1], and these are standardised signals without bounds (they"
-            " have mse, features_within and identification)"
+            "it is for images in [0, 1], and these are signals or rows without bounds (they have"
+            " mse, features_within and identification)"
         )
     if len(shape) < 2:
         raise NotMeasured(
@@ -162,6 +163,7 @@ PSNR = Metric(
     needs=("x",),
     score=partial(_of_images, measure=image_distances.psnr),
     class_mean=True,
+    of_examples=OF_EXAMPLES,
 )
 """10 log10(1 / MSE) in dB on [0, 1]; floor: the class mean of auxiliary data."""
 
@@ -185,6 +187,7 @@ MSE = Metric(
     needs=("x",),
     score=_mse,
     class_mean=True,
+    of_examples=OF_EXAMPLES,
 )
 """Mean squared error on [0, 1], of signals on the standardised signal.
 
@@ -202,11 +205,11 @@ FEATURES_WITHIN = Metric(
         short="features within 0.1",
         verb="rebuilds this share of an example's features to within a tenth:",
         about=(
-            "Share of an example's features that are rebuilt to within 0.1: a tenth of a standard"
-            " deviation of standardised ones, of their range of others. 1 is the original."
+            "Share of an example's features that are rebuilt to within 0.1 of the true number, or"
+            " within a tenth of the range where that has ends. 1 is the original."
         ),
         as_good=1.0,
-        topic=topics.IMAGES,
+        topic=topics.EXAMPLES,
         rank=9,
         judges=False,
     ),
@@ -239,6 +242,7 @@ SSIM = Metric(
     needs=("x",),
     score=partial(_of_images, measure=image_distances.ssim),
     class_mean=True,
+    of_examples=OF_EXAMPLES,
 )
 """Structural similarity, data range 1, window 11 (7 below 32 px)."""
 
@@ -265,6 +269,7 @@ LPIPS = Metric(
     needs=("x",),
     score=_lpips,
     class_mean=True,
+    of_examples=OF_EXAMPLES,
 )
 """Perceptual distance, AlexNet trunk; images of 32 px and more."""
 
@@ -289,6 +294,15 @@ IDENTIFICATION = Metric(
     needs=("x",),
     score=_identified,
     floor=_blind_identification,
+    of_examples={
+        **OF_EXAMPLES,
+        "title": "share of examples found among look-alikes",
+        "noun": "examples",
+        "about": (
+            "Share of examples whose reconstruction is nearer to the true one than to every"
+            " look-alike, up to 99 others of its class."
+        ),
+    },
 )
 """Is the guess nearer to the true image than to the 99 others of a gallery of its class?
 
@@ -330,6 +344,14 @@ INVERSION_PRECISION = Metric(
     score=_identified,
     floor=_blind_identification,
     accepted_only=True,
+    of_examples={
+        **OF_EXAMPLES,
+        "noun": "examples",
+        "about": (
+            "Of the examples of the guesses that the attack itself accepts, the share that are"
+            " nearer to the true one than to every look-alike."
+        ),
+    },
 )
 """``IDENTIFICATION`` among the guesses that the attack accepted; the others are no units of it."""
 

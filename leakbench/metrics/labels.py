@@ -146,6 +146,13 @@ LABEL_ACCURACY = Metric(
     ),
     needs=("labels",),
     score=_right,
+    of_examples={
+        "noun": "examples",
+        "about": (
+            "Share of the examples whose label the attacker inferred from the update before it"
+            " solved for them, counted as multisets."
+        ),
+    },
 )
 """Share of the images behind an update whose label is among those guessed, as multisets.
 

@@ -25,6 +25,15 @@ IMAGES = Topic(
         " was learned from?"
     ),
 )
+EXAMPLES = IMAGES.model_copy(  # the same where clients hold signals, or rows of a table
+    update={
+        "name": "examples",
+        "ask": (
+            "send what they learned in place of their data. Can an attacker rebuild the examples"
+            " that it was learned from?"
+        ),
+    }
+)
 LABELS = Topic(
     name="labels",
     order=3,

@@ -21,6 +21,8 @@ COLOURS = (1, 3, 4)  # channels of a picture
 MOST = 2.0**53  # up to here a float is told from its neighbours
 LEAST_SIDE = 4  # pixels of a picture's side; what is smaller is a table
 KINDS_OF_RANGE = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
+LARGE = 100.0  # of a column: training by usual rates diverges on it
+NAMED = 3  # columns
 
 
 def inputs(given: Any, whose: str) -> Tensor:
@@ -196,6 +198,31 @@ def measured_range(x: Tensor, mean: Any, std: Any) -> InputRange:
     apart = [(low, high if high > low else low + 1.0) for low, high in ends]
     lows, highs = zip(*apart, strict=True)
     return InputRange.of(InputRange(lows, highs), shape)
+
+
+def far_from_one(x: Tensor) -> str:
+    """What to do with inputs (n, K, ...) of which some number is large; empty where none is."""
+    if not x.is_floating_point():
+        return ""
+    size = x.movedim(1, 0).flatten(1).square().mean(1).sqrt()
+    large = (size > LARGE).nonzero().flatten().tolist()
+    if not large:
+        return ""
+    kind, how = "channel", "bring pictures to 0 to 1 (bytes are taken so), standardise signals"
+    if x.ndim == 2:
+        kind = "column"
+        how = (
+            "standardise each, (x - mean) / std, as clients.from_csv does; a guess of a number"
+            " counts as right to within 0.1 of it"
+        )
+    several = len(large) > 1
+    more = f" and {len(large) - NAMED} more" if len(large) > NAMED else ""
+    return (
+        f"{kind}{'s' * several} {', '.join(map(str, large[:NAMED]))}{more} of the inputs"
+        f" {'are' if several else 'is'} large, and sizes go from {float(size.min()):.2g} to"
+        f" {float(size.max()):.2g} (root of the mean square):"
+        f" training easily diverges on such; {how}."
+    )
 
 
 def is_picture(x: Tensor) -> bool:

@@ -9,6 +9,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
+from leakbench.base import terminal
 from leakbench.base.errors import UsageError, among, suggestion
 from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
@@ -47,7 +48,7 @@ class ClientData:
         aux: the same of what an attacker may be granted, which no client and no test set holds.
         mean, std: of pictures that were normalised, for each channel or for all.
         input_range: (low, high), where what is measured of the inputs is not what they can be.
-        signal: True where pictures are none, but standardised signals without bounds.
+        signal: True where pictures are none, but signals without bounds.
 
     Raises:
         UsageError: something is wrong with them; the sentence names the row, and the client where
@@ -96,6 +97,9 @@ class ClientData:
         self.data = TaskData(train, tested, granted, table, counts, _stand_for(train.y, parts))
         self.lies_in = self._range(mean, std, input_range, signal=signal)
         self._nothing_twice(test=test, aux=aux)
+        note = arrays.far_from_one(self._x)
+        if note:
+            terminal.say(f"leakbench: {note}")
         del self._x, self._y  # they are in ``data``
 
     # who holds what -------------------------------------------------------------------------------
@@ -521,7 +525,9 @@ def _whole(part: Any, whose: str) -> Tensor:
         )
     for v in plain:
         if not arrays.is_whole(v) or abs(v) >= 2**63:
-            raise UsageError(f"{whose} hold {arrays.short(v)}: expected whole numbers.")
+            raise UsageError(
+                f"{whose} hold {arrays.short(v)}: expected whole numbers, as .astype(int) gives."
+            )
     return torch.tensor([int(v) for v in plain], dtype=torch.int64)
 
 

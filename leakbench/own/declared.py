@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leakbench.base.errors import UsageError, suggestion
+from leakbench.own.named import refuse_other_keys, some_of
 from leakbench.record.knowledge import KNOWLEDGE, DeclaredObserver
 
 KINDS = ("model", "update", "sum")  # of messages that such a loop tells
@@ -36,13 +37,9 @@ def declared_observer(told: Any, clients: int) -> DeclaredObserver | None:
             f"observer is {type(told).__name__}: expected 'server', 'sum', 'client/3', 'outsider',"
             " or dict(who=..., kinds=..., rounds=..., knows=...)."
         )
-    for key in said:
-        if key not in KEYS:
-            raise UsageError(
-                f"observer has {key!r}: expected {', '.join(KEYS)}.{suggestion(str(key), KEYS)}"
-            )
+    refuse_other_keys("observer", said, KEYS)
     who, usual = _who(said.get("who", "server"), clients)
-    kinds = _some("kinds", said.get("kinds", usual), KINDS)
+    kinds = some_of("observer has kinds", said.get("kinds", usual), KINDS)
     if "update" in kinds:  # who receives each can add them up
         kinds = (*kinds, *(kind for kind in ("sum",) if kind not in kinds))
     beyond = [kind for kind in kinds if kind not in usual]
@@ -55,7 +52,7 @@ def declared_observer(told: Any, clients: int) -> DeclaredObserver | None:
     if rounds not in ROUNDS:
         raise UsageError(f"observer has rounds = {rounds!r}: expected 'all' or 'one'.")
     names = (*KNOWLEDGE, *ALSO)
-    knows = _some("knows", said.get("knows", tuple(KNOWLEDGE)), names)
+    knows = some_of("observer has knows", said.get("knows", tuple(KNOWLEDGE)), names)
     told = {ALSO.get(k, k) for k in knows}
     known = tuple(name for name in KNOWLEDGE if name in told)
     found = DeclaredObserver(who, kinds, "one" if rounds == "one" else "all", known)
@@ -77,16 +74,3 @@ def _who(given: Any, clients: int) -> tuple[str, tuple[str, ...]]:
     if int(given.partition("/")[2]) >= clients:
         raise UsageError(f"observer = {given!r}: the {clients} clients are 0 to {clients - 1}.")
     return given, ("model",)
-
-
-def _some(what: str, given: Any, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of ``known`` that were given, in their order."""
-    if not isinstance(given, list | tuple | set | frozenset):
-        raise UsageError(f"observer has {what} = {given!r}: expected some of {', '.join(known)}.")
-    for name in given:
-        if name not in known:
-            raise UsageError(
-                f"observer has {what} with {name!r}: expected some of {', '.join(known)}."
-                f"{suggestion(str(name), known)}"
-            )
-    return tuple(name for name in known if name in given)

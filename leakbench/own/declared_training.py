@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -9,6 +10,7 @@ from typing import Any, TypeAlias
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.raised import raised_text
 from leakbench.own.arrays import is_whole, short
+from leakbench.own.named import refuse_other_keys
 
 # A rate, those of round 1, 2, ..., or a function of the round; of a round one, or one a step.
 Rates: TypeAlias = "float | Sequence[Any] | Callable[[int], Any]"
@@ -62,12 +64,12 @@ def declared_training(
     """
     if sgd is not None and not isinstance(sgd, Mapping):
         raise UsageError(f"sgd is {type(sgd).__name__}: expected dict(lr=..., batch=..., ...).")
-    told = {**(sgd or {})}
-    for key in told:
-        if key not in KNOWN:
-            raise UsageError(
-                f"sgd has {key!r}: expected {', '.join(KNOWN)}.{suggestion(str(key), KNOWN)}"
-            )
+    told = {k: v.tolist() if hasattr(v, "tolist") else v for k, v in (sgd or {}).items()}
+    refuse_other_keys("sgd", told, KNOWN)
+    for key, value in told.items():
+        each = value if key == "betas" and isinstance(value, list | tuple) else [value]
+        if any(isinstance(v, float) and not math.isfinite(v) for v in each):
+            raise UsageError(f"sgd has {key} = {short(value)}: expected finite numbers.")
     if "lr" not in told:
         raise UsageError("sgd says no lr: expected sgd=dict(lr=..., batch=..., epochs=...).")
     if ("steps" in told) == ("epochs" in told):
@@ -135,12 +137,11 @@ def _schedule(lr: Any) -> Callable[[int], list[float]] | None:
     Raises:
         UsageError: it is neither a rate, nor rates, nor a function of the round.
     """
-    plain = lr.tolist() if hasattr(lr, "tolist") else lr
-    if callable(plain):
-        return lambda t: _each(_asked(plain, t), t)
-    if isinstance(plain, str | Mapping) or not isinstance(plain, Iterable):
+    if callable(lr):
+        return lambda t: _each(_asked(lr, t), t)
+    if isinstance(lr, str | Mapping) or not isinstance(lr, Iterable):
         return None
-    rounds = [_each(one, t) for t, one in enumerate(plain, 1)]
+    rounds = [_each(one, t) for t, one in enumerate(lr, 1)]
     if not rounds:
         raise UsageError("sgd has lr = []: expected a rate for each round.")
 
@@ -176,3 +177,24 @@ def _each(given: Any, t: int) -> list[float]:
             " for each local step."
         )
     return [float(v) for v in each]
+
+
+def refuse_other_loss(loss: Any) -> None:
+    """Raise UsageError where ``loss`` is no cross-entropy: attacks would replay another loss."""
+    called = getattr(loss, "__name__", type(loss).__name__)
+    plain = (
+        *("cross_entropy", "CrossEntropyLoss"),
+        *("binary_cross_entropy_with_logits", "BCEWithLogitsLoss"),
+    )
+    if loss is not None and called not in plain:
+        raise UsageError(
+            f"loss is {called}: expected cross-entropy ({', '.join(plain)}), which attacks replay;"
+            " a loss of your own goes into a method of your own (docs/methods.md)."
+        )
+    smooth = getattr(loss, "label_smoothing", 0.0)
+    weighted = getattr(loss, "weight", None) is not None
+    summed = getattr(loss, "reduction", "mean") != "mean"
+    if smooth or weighted or summed:
+        faults = {"label_smoothing": smooth, "class weights": weighted, "a sum for a mean": summed}
+        what = next(name for name, on in faults.items() if on)
+        raise UsageError(f"loss has {what}, which attacks do not replay: expected it without.")

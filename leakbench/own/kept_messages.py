@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from leakbench.base.errors import UsageError, suggestion
+from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
 from leakbench.own.arrays import is_whole
+from leakbench.own.named import refuse_other_keys, some_of
 from leakbench.record import audited
 from leakbench.record.policy import Policy
 
@@ -74,12 +75,7 @@ class KeptMessages:
                 f"keep is {type(keep).__name__}: expected dict(rounds=[...], clients=...)."
             )
         said = {**(keep or {})}
-        for key in said:
-            if key not in ("rounds", "clients"):
-                raise UsageError(
-                    f"keep has {key!r}: expected rounds and clients."
-                    f"{suggestion(str(key), ('rounds', 'clients'))}"
-                )
+        refuse_other_keys("keep", said, ("rounds", "clients"))
         whole = said.get("rounds") == "all"
         if whole and "clients" in said:
             raise UsageError(
@@ -154,21 +150,13 @@ class KeptMessages:
 
 
 def _stages(given: Any) -> tuple[str, ...]:
-    asked = [given] if isinstance(given, str) else given
-    if not isinstance(asked, list | tuple | set | frozenset):
-        raise UsageError(f"keep has rounds = {given!r}: expected some of {', '.join(STAGES)}.")
-    for stage in asked:
-        if stage not in STAGES:
-            raise UsageError(
-                f"keep has rounds with {stage!r}: expected some of {', '.join(STAGES)}."
-                f"{suggestion(str(stage), STAGES)}"
-            )
-    if "final" not in asked:
+    stages = some_of("keep has rounds", [given] if isinstance(given, str) else given, STAGES)
+    if "final" not in stages:
         raise UsageError(
             "keep has rounds without 'final': expected it among them, for verdicts are on the last"
             " round."
         )
-    return tuple(stage for stage in STAGES if stage in asked)
+    return stages
 
 
 def _clients(given: Any, clients: int) -> tuple[tuple[int, ...], int]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from leakbench.base import dice
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.lazy import torch
-from leakbench.base.raised import raised_text
+from leakbench.base.raised import first_line, own_place, raised_text
 from leakbench.base.spec import fingerprint
 from leakbench.federation.net import training_mode
+from leakbench.federation.outputs import refuse_one_output, refuse_other_outputs
 from leakbench.models import cut_network
 from leakbench.models.cut_network import Places
 from leakbench.models.stages import FAULTS, Stages
@@ -21,6 +22,9 @@ from leakbench.models.stages import FAULTS, Stages
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from leakbench.own.clients import ClientData
+
+FIRST = 16  # examples that a network is tried on
 # A network, what makes one, or what makes one of so many outputs.
 Model: TypeAlias = "nn.Module | Callable[..., nn.Module]"
 
@@ -143,6 +147,46 @@ def _called(module: nn.Module, shape: tuple[int, ...], *, on: bool) -> Tensor | 
     except FAULTS:
         return None
     return out if isinstance(out, torch.Tensor) else None
+
+
+def refuse_outputs(module: nn.Module, data: ClientData, dim: int) -> None:
+    """Raise UsageError where cross-entropy makes nothing of what a network gives.
+
+    ``dim``: as many numbers will do, too, where every client stands for a class: an embedding.
+    """
+    train, shape = data.data.train, tuple(data.shape)
+    some = torch.arange(min(FIRST, len(train)))
+    if data.tokens:  # the largest is looked up, too
+        some = torch.cat([some, train.stored.flatten(1).amax(1).argmax()[None]])
+    x, module = train.images(some), module.to("cpu", torch.float32)
+    try:
+        with training_mode(module, False), torch.no_grad(), dice.lent(0):
+            out = module(x.long() if data.tokens else x)
+    except Exception as error:  # somebody's code may raise anything
+        said = raised_text(error) if own_place(error) else first_line(error).rstrip(".")
+        raise UsageError(
+            f"the network does not take the clients' inputs, {tuple(x.shape)} ({said}): expected"
+            " one that these data fit."
+        ) from error
+    apart = bool((data.data.client_class >= 0).all())
+    embeds = apart and isinstance(out, torch.Tensor) and tuple(out.shape[1:]) == (dim,)
+    logits = not embeds or dim == data.classes
+    refuse_other_outputs(out, data.classes if logits else dim, logits=logits)
+    if logits and out.shape[1] == 1:
+        refuse_one_output(module, shape, data.classes)
+    wrong = ~out.isfinite()
+    if bool(wrong.any()):
+        raise UsageError(
+            f"the network gives {float(out[wrong][0])} for {int(wrong.any(1).sum())} of {len(out)}"
+            " of the clients' inputs, before anything is trained: expected finite numbers; look at"
+            " the size of the inputs, and for a division by 0."
+        )
+    shares = (out >= 0).all() and torch.allclose(out.sum(1), torch.ones(len(out)), atol=1e-4)
+    if logits and shares:
+        raise UsageError(
+            "the network gives shares that sum to 1, as after a softmax, and the cross-entropy"
+            " takes the softmax itself: let it end before that, in the logits."
+        )
 
 
 def identity(one: nn.Module, other: nn.Module) -> str:

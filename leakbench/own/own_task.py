@@ -121,6 +121,7 @@ def make_task(
     utility: str = "accuracy",
     rounds: int = 20,
     train: dict[str, Any] | None = None,
+    begins: bool = True,
 ) -> type[OwnTask]:
     """A task of ``data`` and ``model``, which is found by ``name`` from here on.
 
@@ -136,6 +137,8 @@ def make_task(
         utility: what a run gains, of `leakbench list utilities`.
         rounds: of a run, unless it says otherwise.
         train: values of every method's local training, as lr, batch, steps or epochs.
+        begins: do runs begin with the network as it is? Not those that somebody's loop trains, of
+            whose outputs and numbers nothing is said before its messages are there.
 
     Raises:
         UsageError: something is wrong with it, or the name is taken.
@@ -159,6 +162,8 @@ def make_task(
         "network": of if cut is None else fingerprint([of, cut]),
     }
     places = network.places(twice[0], tuple(data.shape), tokens=data.tokens, wanted=cut)
+    if begins:
+        network.refuse_outputs(twice[1], data, dim)
     clients = len(data)
     fields = {
         "__module__": __name__,

@@ -29,8 +29,11 @@ def abouts_of(settings: Sequence[Setting]) -> dict[str, About]:
             made = registry.load_plugin(kind, name)
         except UnknownName:
             continue
-        paper = str(getattr(made, "paper", ""))
-        out[f"{kind}/{name}"] = About(text=documentation_of(made), paper=paper)
+        out[f"{kind}/{name}"] = About(
+            text=documentation_of(made),
+            paper=str(getattr(made, "paper", "")),
+            searches=bool(getattr(made, "searches", False)),
+        )
     return out
 
 

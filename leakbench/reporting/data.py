@@ -194,10 +194,14 @@ class ReportTask(Part):
 
 
 class About(Part):
-    """What a method says of itself: the first paragraph of its own documentation, and its paper."""
+    """What a method says of itself: the first paragraph of its own documentation, and its paper.
+
+    ``searches``: of an attack, does it search, and say whether its search settled?
+    """
 
     text: str
     paper: str = ""
+    searches: bool = False
 
 
 class Origin(Part):

@@ -21,6 +21,7 @@ from leakbench.base.interrupts import heed
 from leakbench.base.printable_text import one_line
 from leakbench.base.raised import own_place, raised_text
 from leakbench.base.spec import canonical
+from leakbench.federation.parties import Facts
 from leakbench.record import attack_code, columns, origin
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.knowledge import chosen
@@ -102,7 +103,7 @@ def score(
     write_csv(fresh / "results.csv", columns.RESULTS, found.rows)
     done = {
         "status": "done",
-        **found.described(attack),
+        **found.described(attack, recording.facts),
         "sources": {
             **meta["sources"],
             **attack_code.scored_by(attack.metrics),
@@ -142,10 +143,11 @@ class Scored:
         """The metrics that have a number, or a reason why they have none."""
         return {r["metric"] for r in self.rows} | {lack.metric for lack in self.missing}
 
-    def described(self, attack: Attack) -> dict[str, Any]:
+    def described(self, attack: Attack, facts: Facts) -> dict[str, Any]:
         """What attack.json says of them: how its metrics are read, and what is missing."""
+        named = [m for m in attack.metrics if m.name in self.named]
         return {
-            "metrics": {m.name: _described(m) for m in attack.metrics if m.name in self.named},
+            "metrics": {m.name: _described(m, pictured=facts.pictured) for m in named},
             "missing": [lack.line for lack in self.missing],
         }
 
@@ -367,12 +369,13 @@ def _units(line: Line) -> list[dict[str, Any]]:
     return out
 
 
-def _described(m: Metric) -> dict[str, Any]:
+def _described(m: Metric, *, pictured: bool) -> dict[str, Any]:
     """For attack.json: how to read the metric.
 
     ``leaks`` is its direction, as it was called first; an infinite bound is null.
     """
-    return {**m.meaning.parameters(), "leaks": m.leaks}
+    meaning = m.meaning if pictured else m.meaning.model_copy(update=dict(m.of_examples))
+    return {**meaning.parameters(), "leaks": m.leaks}
 
 
 def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[str]:

@@ -133,7 +133,7 @@ class Answer:
 
     @property
     def signal(self) -> bool:
-        """Are the inputs standardised signals without bounds, no images in a range?"""
+        """Are the inputs without bounds, as signals and tables, and no images in a range?"""
         return not self.input_range.bounded
 
     @property

@@ -116,7 +116,8 @@ def _scored(run: Run, folder: AttackFolder, attack: Attack, part: str) -> Findin
     if then != now:
         return unchecked(part, what, f"metrics were of versions {then}, here they are {now}")
     try:
-        made = numbers(Recording(run), folder.name, attack, folder.meta)
+        recording = Recording(run)
+        made = numbers(recording, folder.name, attack, folder.meta)
     except LeakbenchError as error:
         return differs(part, what, str(error))
     for name, rows, names in (
@@ -129,7 +130,7 @@ def _scored(run: Run, folder: AttackFolder, attack: Attack, part: str) -> Findin
     told = (
         unchecked if attack_code.stale(folder.meta["sources"], folder.name, run.meta) else differs
     )
-    for key, value in json.loads(canonical(made.described(attack))).items():
+    for key, value in json.loads(canonical(made.described(attack, recording.facts))).items():
         if folder.meta[key] != value:
             return told(
                 part, key, f"it is {short_value(folder.meta[key])}, derived {short_value(value)}"

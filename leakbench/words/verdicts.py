@@ -185,7 +185,9 @@ def failures(evidence: Evidence) -> list[str]:
     if not row or not row.failed:
         return []
     noun = evidence.meaning.noun or "units"
-    counted = {"clients": "not named", "images": "not found"}.get(noun, "a blind guess")
+    counted = {"clients": "not named", "images": "not found", "examples": "not found"}.get(
+        noun, "a blind guess"
+    )
     if row.failed == 1:
         return [f"The attack failed on 1 {noun.removesuffix('s')}; it is counted as {counted}."]
     return [

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from leakbench.record import folders
 from leakbench.record.recording import Recording
 from leakbench.work import pipeline
 
+LEAST, STEP = 64, 1.2  # a setting is sought from this part of the time on, in such steps
 LONGEST = 600.0  # seconds; an attack predicted to take longer runs only when it is named
 
 
@@ -57,6 +59,17 @@ class AttackPlan:
         """Does it take so long that it is made only where somebody named it?"""
         return self.seconds > LONGEST
 
+    @cached_property
+    def least(self) -> AttackPlan:
+        """The same in the least time for which the attack has a setting, by its own word."""
+        seconds = self.seconds / LEAST
+        while 0 < seconds < self.seconds:
+            less = self.choice.within(self.recording, seconds)
+            if less != self.choice:
+                return replace(self, choice=less)
+            seconds *= STEP
+        return self
+
     @property
     def folder(self) -> Path:
         """Where its results lie."""
@@ -90,9 +103,12 @@ def made_within(run: Path, seconds: float, device: str, progress: Progress) -> l
             plan = AttackPlan(recording, whole.choice.within(recording, left))
         title = plan.choice.title
         if plan.seconds > left:
+            least = whole.least
+            enough = math.ceil(least.seconds / 6) / 10  # a tenth of a minute
             terminal.say(
                 f"leakbench: {title} would take about {plan.seconds / 60:.1f} minutes, and"
-                f" {max(left, 0) / 60:.1f} are left: it was not run."
+                f" {max(left, 0) / 60:.1f} are left: it was not run. What was made stays, and"
+                f" minutes={enough:g} is enough for {least.choice.title}."
             )
             continue
         job = plan.job(title, device)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from leakbench.results import Number
 from reports._chart.callouts import FEW, LOST, pixels, slab_boxes
-from reports._chart.labels import Label
+from reports._chart.labels import Label, side_by_side
 from reports._chart.plot import NARROW, WIDE, Plot, Size
 from reports._chart.points import mark, way
 from reports._chart.scene import Scene
@@ -20,6 +20,7 @@ from reports._chart.svg import path, tag, width
 
 # How far beyond the plot's edges lines and circles are shown: half of what stands on an edge.
 BLEED = 9.0
+REF_SIZE = 13.2  # of the names of lines: 12 by the style, and a tenth more for wide fonts
 
 
 def chart(found: Scene, marks: Mapping[str, str], ident: str) -> Markup:
@@ -158,17 +159,27 @@ def _lines(plot: Plot) -> Markup:
 
 
 def _line_names(plot: Plot) -> Markup:
+    """Each from its line inwards, unless both would meet."""
     meaning, size = plot.question.meaning, plot.size
-    out = []
+    texts, spans = [], []
     for css, name, low, high in _ends(plot.rows):
         a, b = sorted((plot.xs(low), plot.xs(high)))
         text = f"{name} {meaning.text(low)}"
         if b - a > 2:
             text += f" to {meaning.text(high)}"
-        place, anchor = a, "start"
-        if (css == "ctl") == (meaning.direction == "up"):
-            place, anchor = b if size.column else max(b, size.left + 150.0), "end"
-        out.append(tag("text", text, x=place, y=size.top - 8, class_="ref", text_anchor=anchor))
+        wide = width(text, REF_SIZE)
+        inwards = (css == "ctl") == (meaning.direction == "up")
+        texts.append(text)
+        spans.append((b - wide if inwards else a, wide))
+    low, high, y = 2.0, size.wide - 2.0, size.top - 8.0
+    places = side_by_side(spans[0], spans[1], low, high)
+    lefts = [(left, y) for left in places or ()]
+    if not lefts:  # two lines
+        lefts = [(max(min(a, high - wide), low), y - 14.0 * i) for i, (a, wide) in enumerate(spans)]
+    out = [
+        tag("text", text, x=x, y=up, class_="ref")
+        for text, (x, up) in zip(texts, lefts, strict=True)
+    ]
     return tag("g", *out, class_="refnames", aria_hidden="true")
 
 

@@ -68,6 +68,22 @@ def beside(
     return Label(text, end, base, anchor, hair)
 
 
+def side_by_side(
+    one: tuple[float, float], other: tuple[float, float], low: float, high: float, gap: float = 10.0
+) -> tuple[float, float] | None:
+    """Where two texts (left, width) of a line begin so that they do not touch; None: no room.
+
+    Between ``low`` and ``high``; the left one gives way first.
+    """
+    (a, wide), (b, broad) = one, other
+    if b < a:
+        turned = side_by_side(other, one, low, high, gap)
+        return turned and (turned[1], turned[0])
+    b = min(max(b, low + wide + gap), high - broad)
+    a = max(min(a, b - gap - wide), low)
+    return (a, b) if a + wide + gap <= b + 1e-6 else None
+
+
 def column(
     points: list[tuple[str, float, float]], x: float, top: float, bottom: float
 ) -> list[Label]:

@@ -88,7 +88,7 @@ def worst_off(shares: Shares, settings: int, noun: str) -> str:
     never = [i for i, s in known.items() if s == 0]
     between = [i for i in known if i not in every and i not in never]
     where = "in every seed" if settings == 1 else f"in every seed of all {settings} settings"
-    verb = {"clients": "named", "images": "rebuilt"}.get(noun, "hit")
+    verb = {"clients": "named", "images": "rebuilt", "examples": "rebuilt"}.get(noun, "hit")
     clients = plural(len(known), "client")
     text = (
         f"{len(every)} of {clients} {verb} {where}{_who(every, len(known))},"

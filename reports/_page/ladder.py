@@ -21,6 +21,7 @@ from reports._chart.track import Dot, percent, scale, track
 from reports._words import reach
 
 SHOWN = 12
+NEAR = 60.0  # percent of the scale, between whose ends both names have room
 # Drawn in this order; the best real attacker is one of them.
 DOTS = tuple(a for a in ATTACKERS if a.key != CASCADE)
 
@@ -153,10 +154,12 @@ def _more(meaning: Meaning, rest: Sequence[_Climb]) -> str:
 
 def _ends(meaning: Meaning, to: AxisScale, rows: Sequence[Number]) -> Markup:
     """The scale's two marks with their names, above the tracks."""
-    out = []
+    out: list[Markup] = []
     floors, controls = [r.floor.value for r in rows], [r.control.value for r in rows]
-    for name, values in (("blind guess", floors), ("nothing defended", controls)):
-        x, text = to(values[0]), f"{name} {reach(meaning, values)}"
-        anchor = "start" if x < 50 else "end"
+    ends = [("blind guess", floors), ("nothing defended", controls)]
+    near = abs(to(floors[0]) - to(controls[0])) < NEAR
+    ends = sorted(ends, key=lambda end: to(end[1][0]))
+    for (name, values), edge, anchor in zip(ends, (0.0, 100.0), ("start", "end"), strict=True):
+        x, text = edge if near else to(values[0]), f"{name} {reach(meaning, values)}"
         out.append(tag("text", text, x=percent(x), y=11, text_anchor=anchor))
     return tag("svg", *out, class_="ends", width="100%", height=15, aria_hidden="true")

@@ -161,6 +161,12 @@ def _oracle(case: _Case) -> list[SureLine]:
 
 def _budget(case: _Case) -> list[SureLine]:
     open_ = case.marked("loss_did_not_fall", "restarts_disagree")
+    told = [case.data.about.get(f"attacks/{r.attacker.name}") for r in case.rows]
+    if not open_ and not any(about is None or about.searches for about in told):
+        text = (
+            "No attack that searches was run, as gradient inversion is: its search may find more."
+        )
+        return [SureLine(MIND, "No search.", text)]
     if not open_:
         return [
             SureLine(FINE, "Compute.", "No attack says of itself that its search had not settled.")
@@ -190,8 +196,8 @@ def _scale(case: _Case) -> list[SureLine]:
 
 def _probes(case: _Case) -> list[SureLine]:
     text = (
-        "Some images were rebuilt from messages that nobody sends. They are judged apart from real"
-        " messages."
+        "Some examples were rebuilt from messages that nobody sends. They are judged apart from"
+        " real messages."
     )
     asked = any(q.probe for q in case.data.questions)
     return [SureLine(MIND, "Probes.", text)] if asked else []

@@ -463,7 +463,7 @@ class TestSignals:
                 m["metric"]: m["reason"] for m in read_sealed(folder / "attack.json")["missing"]
             }
             assert {"psnr", "ssim", "lpips"} == set(missing)
-            assert all("standardised signals" in reason for reason in missing.values())
+            assert all("signals or rows" in reason for reason in missing.values())
             assert list(pictures.run_pictures(load(run.path), Media())) == []
 
 
@@ -594,7 +594,7 @@ class TestRows:
             1,
         ]
         for metric in (PSNR, SSIM, LPIPS):
-            with pytest.raises(NotMeasured, match="standardised signals"):
+            with pytest.raises(NotMeasured, match="signals or rows"):
                 metric.score(about(x), Answer(truth, 0, 5))
 
     def test_a_gallery_has_the_victims_marker_or_nobody_has(self):

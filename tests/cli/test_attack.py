@@ -105,7 +105,8 @@ class TestAttack:
         assert (code, ran) == (0, ["prototype_averaging", "prototype_leakage"])
         assert "3 attacks on 1 runs: about 4 min\n" in err
         assert "1 of 3 attacks did not fit into --budget 1; they would take about 3 min" in err
-        assert err.endswith(f"runs them: prototype_centring on {folders.load(where).id}.\n")
+        named = f"prototype_centring on {folders.load(where).id}.\n"
+        assert err.endswith(f"runs them, with --budget 4 the first: {named}")
         code, _, err = cli(*line, "-q")
         assert (code, err) == (0, "")
         assert ran[2:] == ["prototype_averaging", "prototype_leakage", "prototype_centring"]

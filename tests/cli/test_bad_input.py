@@ -78,7 +78,7 @@ TRAIN = ["train", "-d", "fedgn", *ON_THE_LINE, "--rounds", "2"]
         ([*TRAIN, "-s", "sigma=a"], "sigma = 'a': input should be a valid number."),
         ([*TRAIN, "-s", "sigma=true"], "sigma = True: input should be a valid number."),
         ([*TRAIN, "-s", "batch=1.5"], "batch = 1.5: input should be a valid integer"),
-        ([*TRAIN, "-s", "sigma=NaN"], "not JSON compliant"),
+        ([*TRAIN, "-s", "sigma=NaN"], "sigma = nan: expected finite numbers"),
         ([*TRAIN, "-s", "sigma"], "-s 'sigma': expected KEY=VALUE, for example -s sigma=0.1."),
         (
             [*TRAIN, "-s", "sigma=1", "-s", "sigma=2"],

@@ -101,7 +101,12 @@ BROKEN = {
     "no gradient": (of(lambda t: step(t, 0, 0.0), what="gradient"), "is zero everywhere"),
     "row beyond": (told(rows=[0, 99]), "client 0 trained on its row 99, and it holds 11"),
     "row below": (told(rows=[-1]), "client 0 trained on its row -1", "from 0 to 10"),
-    "row of a float": (told(rows=[1.0]), "client 0 trained on its row 1.0"),
+    "row of a float": (
+        told(rows=[1.0]),
+        "its row 1.0: expected whole numbers, places in",
+        "rows.long()",
+    ),
+    "rows of floats": (told(rows=torch.tensor([0.0, 1.0])), "its row 0.0: expected whole numbers"),
     "row of a truth": (told(rows=[True]), "client 0 trained on its row True"),
     "no rows": (told(rows=[]), "client 0 trained on no row: give those"),
     "steps of no rows": (told(rows=[[], []]), "client 0 trained on no row: give those"),
@@ -245,6 +250,19 @@ SETTINGS = {
     "neither": ({"sgd": {"lr": 0.1}}, "by steps or by epochs: expected one of the two"),
     "no steps": ({"sgd": {"lr": 0.1, "steps": 0}}, "sgd has steps = 0: expected a whole number"),
     "half an epoch": ({"sgd": {"lr": 0.1, "epochs": 0.5}}, "sgd has epochs = 0.5"),
+    "no number": (
+        {"sgd": {"lr": float("nan"), "steps": 1}},
+        "sgd has lr = nan: expected finite numbers",
+    ),
+    "no numbers": (
+        {"sgd": {"lr": 0.1, "steps": 1, "betas": (0.9, float("inf"))}, "optimizer": "adam"},
+        "sgd has betas = (0.9, inf): expected finite",
+    ),
+    "lr of a tensor": ({"sgd": {"lr": torch.tensor(-1), "steps": 1}}, "lr = -1: input should"),
+    "momentum of what": (
+        {"sgd": {"lr": 0.1, "steps": 1, "momentum": object()}},
+        "momentum is object: expected numbers",
+    ),
     "lr": ({"sgd": {"lr": -1, "steps": 1}}, "lr = -1: input should be greater than 0"),
     "momentum": ({"sgd": {"lr": 0.1, "steps": 1, "momentum": 2}}, "momentum = 2"),
     "adam": (

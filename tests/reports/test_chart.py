@@ -8,7 +8,7 @@ import json
 import re
 
 import pytest
-from helpers.report_data import built, report_data, row, setting
+from helpers.report_data import again, built, report_data, row, setting
 
 from leakbench.judging.attackers import row_of
 from leakbench.judging.fronts import Axes, front, lost, steps, trades
@@ -17,10 +17,12 @@ from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
 from leakbench.reporting.check_lines import heading
 from leakbench.results.cells import table_lines
 from leakbench.words.attackers import ATTACKERS, absent, present
+from reports._chart import chart as chart_module
+from reports._chart import svg
 from reports._chart.callouts import obstacles, short_names
 from reports._chart.chart import chart
 from reports._chart.data import block, chart_data
-from reports._chart.labels import within
+from reports._chart.labels import side_by_side, within
 from reports._chart.plot import NARROW, WIDE, plot
 from reports._chart.points import shapes
 from reports._chart.scale import AxisScale
@@ -540,3 +542,32 @@ def test_a_track_stands_in_percent_of_the_charts_own_axis():
     )
     # Less distance is more leakage: to the right.
     assert 'cx="90.0%"' in track(turned.judged, track_scale(turned))
+
+
+# the names of both lines
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+@pytest.mark.parametrize("ends", [(0.78, 0.9), (0.01, 0.04), (0.97, 1.0), (0.5, 0.5), (0.0, 1.0)])
+def test_the_names_of_blind_guess_and_control_never_touch(size, ends):
+    rows = attacked(SIGMA[0], 0.8, 0.9, 0.9, 0.9)
+    rows = [again(r, floor=ends[0], control=ends[1]) for r in rows]
+    drawn = str(chart_module._line_names(plot(ask(rows), size)))
+    spans = [
+        (float(x), float(y), svg.width(text, 12.0))
+        for x, y, text in re.findall(r'x="([-\d.]+)" y="([-\d.]+)"[^>]*>([^<]+)<', drawn)
+    ]
+    (a, at, wide), (b, level, _) = sorted(spans)
+    assert a + wide < b or at != level
+    assert all(x >= 0 and x + w <= size.wide for x, _, w in spans)
+    if ends == (0.0, 1.0):  # as they were: from their lines inwards
+        assert a == pytest.approx(plot(ask(rows), size).xs(0.0), abs=0.1)
+
+
+def test_texts_of_a_line_give_way_to_each_other():
+    assert side_by_side((10, 50), (100, 50), 0, 400) == (10, 100)
+    assert side_by_side((80, 50), (100, 50), 0, 400) == (40, 100)
+    assert side_by_side((10, 50), (20, 50), 0, 400) == (0, 60)
+    assert side_by_side((20, 50), (10, 50), 0, 400) == (60, 0)
+    assert side_by_side((360, 50), (390, 50), 0, 400) == (290, 350)
+    assert side_by_side((0, 60), (0, 60), 0, 120) is None

@@ -131,7 +131,7 @@ def test_every_number_has_interval_floor_control_n_and_command(page, text):
         "0.04 (FedHide, Table 4; ± is a standard deviation; clients 100 there, 20 here)"
         in page.text
     )
-    assert "A probe is an update from a single image" in page.text
+    assert "A probe is an update from a single example" in page.text
     assert "images are under 32 px: LPIPS does not apply." in page.text
 
 

@@ -548,6 +548,16 @@ def test_every_line_of_how_sure_has_its_own_cause():
     assert only.mark[0] == "bad"
 
 
+@pytest.mark.parametrize(("searching", "head"), [(False, "No search."), (True, "Compute.")])
+def test_no_search_is_praised_that_nobody_made(searching, head):
+    names = {f"attacks/{n.attacker.name}" for s in report_data().settings for n in s.numbers}
+    about = {name: About(text=name) for name in names}
+    about["attacks/unmix"] = About(text="unmix", searches=searching)
+    told = {line.head: line for line in how_sure(report_data(about=about))}
+    assert told[head].mark[0] == ("ok" if searching else "mind")
+    assert len({"No search.", "Compute."} & {*told}) == 1
+
+
 # strangers
 
 

@@ -108,7 +108,7 @@ OF_ROWS = {"mse", "features_within", "identification"}
 @pytest.mark.parametrize(
     ("source", "has", "lacks"),
     [
-        (ROWS, OF_ROWS, {"psnr": "standardised signals", "ssim": "signals", "lpips": "signals"}),
+        (ROWS, OF_ROWS, {"psnr": "signals or rows", "ssim": "signals", "lpips": "signals"}),
         (SCALED, OF_ROWS, {"psnr": "rows of 64 features", "ssim": "rows of", "lpips": "rows of"}),
         (
             TWO,
