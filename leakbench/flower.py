@@ -124,6 +124,15 @@ class _Told:
 
 
 # on the server ------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Sends:
+    """What arrives, as ``Recorded`` is told it."""
+
+    what: str
+    sparse: bool
+    summed: bool
+
+
 @dataclass
 class _Reply:
     """What came from a client; ``message`` or ``group`` says what it answers."""
@@ -139,9 +148,9 @@ class _Reply:
 class _Recording:
     """The record that either kind of strategy writes to."""
 
-    def __init__(self, out: str | Path, name: str, what: str, given: dict[str, Any]) -> None:
+    def __init__(self, out: str | Path, name: str, sends: _Sends, given: dict[str, Any]) -> None:
         self._how = {"out": out, "name": name, **given}
-        self._what = what
+        self._sends = sends
         self._path = Path(out) / f"{name}-s{given.get('seed', 0)}"
         self._told = _Told(Path(out).absolute() / TOLD / name)
         self._numbers: dict[int, int] = {}  # of nodes
@@ -247,11 +256,32 @@ class _Recording:
             self._numbers[reply.node] = self._number(reply, truth)
         known = [self._numbers[node] for node in nodes if node in self._numbers]
         seen.sent("model", model, round=t, clients=known)
-        for reply, truth in zip(replies, told, strict=True):
+        rows = {
+            self._numbers[reply.node]: None if truth is None else truth["rows"]
+            for reply, truth in zip(replies, told, strict=True)
+        }
+        if self._sends.summed:
+            self._summed(seen, replies, rows)
+            return
+        for reply in replies:
             number = self._numbers[reply.node]
             tensors = self._named(_arrays(reply.tensors), f"the reply of client {number}")
-            rows = None if truth is None else truth["rows"]
-            seen.update(tensors, client=number, round=t, rows=rows, what=self._what)
+            more: dict[str, Any] = {"what": self._sends.what, "sparse": self._sends.sparse}
+            seen.update(tensors, client=number, round=t, rows=rows[number], **more)
+
+    def _summed(self, seen: Observed, replies: Sequence[_Reply], rows: Mapping[int, Any]) -> None:
+        """Flower hands the mean on in each client's place."""
+        first = replies[0]
+        for reply in replies:
+            if not _same(reply.tensors, first.tensors):
+                raise UsageError(
+                    f"node {reply.node} sent other numbers than node {first.node}, and summed=True"
+                    " says that only a mean of all arrives, as of SecAgg+: expected summed=False."
+                )
+        mean = self._named(_arrays(first.tensors), "the mean of the replies")
+        told = {c: some for c, some in rows.items() if some is not None}
+        how: dict[str, Any] = {"what": self._sends.what, "mean": True, "rows": told}
+        seen.aggregate(mean, clients=sorted(rows), round=self._rounds, **how)
 
     def gained(self, model: Any) -> None:
         """The strategy made this model of it: what it gains is measured on the test set."""
@@ -324,6 +354,8 @@ def Recorded(
     loss: Any = None,
     sgd: Mapping[str, Any] | None = None,
     what: str = "weights",
+    sparse: bool = False,
+    summed: bool = False,
     rounds: int | None = None,
     **how: Any,
 ) -> Any:
@@ -345,6 +377,10 @@ def Recorded(
         loss: as there.
         sgd: as there.
         what: what clients send: "weights", "difference" or "gradient".
+        sparse: where the difference is 0 nothing was sent (of the largest k, say); such updates are
+            ``covered``.
+        summed: a classic strategy gets the mean of what clients send and no more, as by SecAgg+
+            (SecAggPlusWorkflow); ``tell`` is the mod after ``secaggplus_mod``.
         rounds: of a classic strategy, which is not told how many: as in ServerConfig(num_rounds).
         how: more of ``leakbench.observe``, as seed, optimizer, covered and restart.
 
@@ -352,15 +388,16 @@ def Recorded(
         UsageError: it is no strategy, or ``rounds`` is missing.
     """
     given = {"model": model, "data": data, "loss": loss, "sgd": sgd, **how}
+    sends = _Sends(what, sparse, summed)
     if isinstance(strategy, Strategy):
-        return _Messages(strategy, _Recording(out, name, what, given))
+        return _Messages(strategy, _Recording(out, name, sends, given))
     if isinstance(strategy, ClassicStrategy):
         if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
             raise UsageError(
                 f"rounds = {rounds!r}: expected how many the server runs, as in"
                 " ServerConfig(num_rounds=3), by which the record of a classic strategy ends."
             )
-        return _Classic(strategy, _Recording(out, name, what, given), rounds)
+        return _Classic(strategy, _Recording(out, name, sends, given), rounds)
     raise UsageError(
         f"strategy is {type(strategy).__name__}: expected one of flwr.serverapp.strategy or of"
         " flwr.server.strategy."

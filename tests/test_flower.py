@@ -19,7 +19,7 @@ import flwr
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
-from flwr.common import ndarrays_to_parameters
+from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server import Server, SimpleClientManager
 from flwr.server import strategy as classic
 from flwr.server.compat.grid_client_proxy import GridClientProxy
@@ -230,7 +230,8 @@ def test_what_is_gained_is_the_strategys_own(data, how, tmp_path):
 
 def test_a_partition_that_is_sent_names_the_client(data, how, tmp_path):
     app = app_of(data, [], numbers=lambda c: {"partition-id": c})
-    started(how, Handed(app, CLIENTS), rounds=1)
+    sgd = {"lr": 0.1, "batch": 6, "epochs": 1}  # else it would have to be told which rows
+    started({**how, "sgd": sgd}, Handed(app, CLIENTS), rounds=1)
     truth, _ = read_tree(tmp_path / "handed-s0" / "truth" / round_file(1))
     for c in range(CLIENTS):
         (told,) = truth["client"][str(c)].values()
@@ -302,6 +303,87 @@ def test_numpy_clients_are_recorded(data, how, tmp_path):
             into[key] = dict(zip(net().state_dict(), map(torch.tensor, arrays), strict=True))
     checked(tmp_path / "handed-s0", data, sent, came, 2)
     assert not (tmp_path / ".told").exists()
+
+
+def pruned(message, context, call_next):
+    """A mod that keeps the model's number but where it moved most."""
+    before = message.content["arrays"].to_torch_state_dict()
+    reply = call_next(message, context)
+    after = reply.content["arrays"].to_torch_state_dict()
+    for k, v in after.items():
+        if v.is_floating_point():
+            moved = (v - before[k]).abs()
+            after[k] = torch.where(moved >= moved.flatten().quantile(0.8), v, before[k])
+    reply.content["arrays"] = ArrayRecord(after)
+    return reply
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_updates_of_which_a_part_was_sent_are_recorded_as_such(data, how, tmp_path, sparse):
+    told = {**how, "covered": ("update",), "sparse": sparse}
+    started(told, Handed(app_of(data, [pruned, told_of(data, tmp_path)]), CLIENTS), rounds=1)
+    _, *updates = read_messages(tmp_path / "handed-s0" / "transcript", [round_file(1)])
+    assert [m.sparse for m in updates] == [sparse] * CLIENTS
+    again = {**how, "out": tmp_path / "bare", "sparse": True}
+    bare = Handed(app_of(data, [told_of(data, tmp_path / "bare")]), CLIENTS)
+    with pytest.raises(leakbench.UsageError, match="gives sparse = True"):
+        started(again, bare, rounds=1)
+
+
+class Summing:
+    """What SecAgg+ does between clients and strategy: each reply becomes the mean of all."""
+
+    def __init__(self, strategy, honest=True):
+        self.strategy, self.honest = strategy, honest
+
+    def __getattr__(self, name):
+        return getattr(self.strategy, name)
+
+    def aggregate_fit(self, server_round, results, failures):
+        each = [parameters_to_ndarrays(res.parameters) for _, res in results]
+        total = sum(res.num_examples for _, res in results)
+        mean = [
+            sum(a * (res.num_examples / total) for a, (_, res) in zip(some, results, strict=True))
+            for some in zip(*each, strict=True)
+        ]
+        for _, res in results[0 if self.honest else 1 :]:
+            res.parameters = ndarrays_to_parameters(mean)
+        return self.strategy.aggregate_fit(server_round, results, failures)
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_a_mean_that_arrives_alone_is_a_sum(data, how, tmp_path, honest):
+    def rows(message, context):
+        t = int(message.metadata.group_id)
+        return drawn(t, context.node_config["partition-id"], data)
+
+    app = ClientApp(
+        client_fn=lambda context: Trains(context.node_config["partition-id"], data).to_client(),
+        mods=[tell(out=tmp_path, name="handed", rows=rows)],
+    )
+    grid, manager = Handed(app, CLIENTS), SimpleClientManager()
+    for node in grid.nodes:
+        manager.register(GridClientProxy(node, grid, RUN))
+    first = [v.numpy() for v in net().state_dict().values()]
+    inner = classic.FedAvg(
+        fraction_evaluate=0.0,
+        initial_parameters=ndarrays_to_parameters(first),
+        on_fit_config_fn=lambda t: {"t": t},
+    )
+    between = Summing(Recorded(inner, rounds=1, summed=True, **how), honest)
+    server = Server(client_manager=manager, strategy=between)
+    if not honest:
+        with pytest.raises(leakbench.UsageError, match="sent other numbers than node"):
+            server.fit(1, None)
+        return
+    server.fit(1, None)
+    path = tmp_path / "handed-s0"
+    _, *sent = read_messages(path / "transcript", [round_file(1)])
+    assert [(m.sender, m.kind) for m in sent] == [("aggregator", "sum")]
+    truth, _ = read_tree(path / "truth" / round_file(1))
+    for c in range(CLIENTS):
+        (told,) = truth["client"][str(c)].values()
+        assert torch.equal(told["y"], data.client(c)[1][np.concatenate(drawn(1, c, data))])
 
 
 def test_without_flower_it_says_what_to_install():
