@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,6 +194,21 @@ class Fits:
             for c, why in self._asked(run):
                 reasons.setdefault(c.name, []).append(why)
         return {k: "; ".join(dict.fromkeys(v)) for k, v in reasons.items() if all(v)}
+
+    def lacking(self, run: Run, members: Collection[tuple[str, str]]) -> tuple[str, ...]:
+        """Those of ``members`` that fit ``run`` and were not made there in full, by their titles.
+
+        Args:
+            run: whatever attacks it lists itself.
+            members: ``ReadyAttack.key`` of settings that are run where none is named.
+
+        Raises:
+            UnknownName: its method is not installed here.
+        """
+        made = {(a.name, a.params) for a in run.attacks if a.done}
+        asked = zip(self._known, self._asked(run), strict=True)
+        fit = [c for known, (c, why) in asked if known.key in members and not why]
+        return tuple(c.title for c in fit if c.key not in made)
 
     def _asked(self, run: Run) -> list[tuple[ReadyAttack, str]]:
         if self._last is None or self._last[0] is not run:

@@ -75,13 +75,3 @@ def fitting(recording: Recording) -> list[ReadyAttack]:
     """
     suited = [c.suited(recording) for c in members()]
     return [c for c in suited if not c.obstacle(recording)]
-
-
-def lacks(recording: Recording) -> tuple[str, ...]:
-    """Those that fit and were not made in full, by their titles.
-
-    Raises:
-        UnknownName: as for ``fitting``.
-    """
-    made = {(a.name, a.params) for a in recording.run.attacks if a.done}
-    return tuple(c.title for c in fitting(recording) if c.key not in made)

@@ -19,7 +19,6 @@ from leakbench.gate.outcome import CheckResult
 from leakbench.gate.rows import gate_rows
 from leakbench.judging.judging import find_questions
 from leakbench.record.folders import Run
-from leakbench.record.recording import Recording
 from leakbench.reporting import about, clients, curves, maps, moved, pictures, redaction
 from leakbench.reporting.check import check_of
 from leakbench.reporting.commands import attack_command, made_by, trains
@@ -54,15 +53,15 @@ def read_tables(runs: Sequence[Run]) -> Tables:
     """
     if not runs:
         raise UsageError(NO_RUN)
-    fits = choices.Fits()
-    return collect(runs, fits.fitting, fits.unfit, _lacks)
+    fits, members = choices.Fits(), {c.key for c in standard.members()}
 
+    def lacks(run: Run) -> tuple[str, ...] | None:
+        """What a run lacks of the standard ensemble; None where its method is not installed."""
+        with suppress(UsageError):
+            return fits.lacking(run, members)
+        return None
 
-def _lacks(run: Run) -> tuple[str, ...] | None:
-    """What a run lacks of the standard ensemble; None where its method is not installed."""
-    with suppress(UsageError):
-        return standard.lacks(Recording(run))
-    return None
+    return collect(runs, fits.fitting, fits.unfit, lacks)
 
 
 @threads(1)

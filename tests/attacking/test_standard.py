@@ -29,7 +29,7 @@ def test_a_list_or_a_default_that_changes_is_another_version():
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """A run, and a standard ensemble of what is cheap there."""
-    cheap = [("prototype_leakage", {}), ("codeword_from_update", {}), ("decoder", {})]
+    cheap = [("prototype_leakage", {}), ("codeword_from_update", {}), ("distance_correlation", {})]
     monkeypatch.setattr(standard, "MEMBERS", cheap)
     return trained(tmp_path, "feduv", 2)
 
@@ -45,7 +45,7 @@ def test_what_lacks_is_said_until_all_was_made_in_full(run, capsys):
     api.attack(run, "codeword_from_update", seed=5)
     assert lacking(run) == (made.title,)  # of another seed it is another attack
     assert cli(["attack", str(run.path), "-a", "standard"]) == 0
-    assert "decoder" not in capsys.readouterr().out
+    assert "distance" not in capsys.readouterr().out
     assert lacking(run) == ()
 
 

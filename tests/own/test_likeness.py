@@ -14,17 +14,18 @@ MOMENTUM = {**DECLARED, "momentum": 0.5, "weight_decay": 0.01}
 EPOCHS = {"lr": 0.1, "batch": 4, "epochs": 2}
 
 
-@pytest.fixture(autouse=True)
-def _drawn_alike():
-    """Whoever judges by a tolerance is tried on the same networks each time."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
+def drawn(dice):
+    """Who judges by a tolerance is tried on the same network each time."""
+    model = net(2)
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.3, generator=dice)
+    return model
 
 
 def record(place, sgd, *, lr=0.1, momentum=0.0, decay=0.0, scale=1.0, name="like", **how):
     """A loop of one round, whose clients really train so."""
-    model = net(2)
+    dice = torch.Generator().manual_seed(0)
+    model = drawn(dice)
     with lb.observe(place, name=name, model=net, data=DATA, sgd=sgd, **how) as seen:
         seen.sent("model", model.state_dict(), round=1)
         for c in range(len(DATA)):
@@ -32,7 +33,7 @@ def record(place, sgd, *, lr=0.1, momentum=0.0, decay=0.0, scale=1.0, name="like
             optimizer = torch.optim.SGD(
                 local.parameters(), lr=lr, momentum=momentum, weight_decay=decay
             )
-            order = torch.randperm(len(y)).tolist()
+            order = torch.randperm(len(y), generator=dice).tolist()
             for rows in steps(sgd, order):
                 optimizer.zero_grad()
                 F.cross_entropy(local(scale * x[rows]), y[rows]).backward()
