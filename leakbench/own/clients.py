@@ -388,10 +388,13 @@ class ClientData:
         return self.data.aux.x, self.data.aux.y
 
     def __repr__(self) -> str:
-        sizes = self.data.sizes
+        sizes, lies = self.data.sizes, self.lies_in
+        inputs = f"inputs in {lies}" if lies.bounded else "inputs without bounds"
+        if self.tokens:
+            inputs = f"tokens up to {int(self.data.train.stored.max())}"
         return (
             f"{len(self)} clients with {min(sizes)} to {max(sizes)} of {sum(sizes)} examples"
-            f" {self.shape}, {self.classes} classes, inputs in {self.lies_in};"
+            f" {self.shape}, {self.classes} classes, {inputs};"
             f" {len(self.data.test)} tested, {len(self.data.aux)} auxiliary"
         )
 

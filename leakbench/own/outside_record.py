@@ -216,7 +216,7 @@ class OutsideRecord:
         beside = nbytes(data.aux.stored) + (private if private <= private_data.LARGEST else 0)
         many = "for each round" if kept.whole and not kept.rounds else ""
         which = "all" if kept.whole else ", ".join(kept.stages)
-        size = f"up to {(kept.size + beside) / 1e6:.1f} MB {many}".rstrip()
+        size = f"up to {max((kept.size + beside) / 1e6, 0.1):.1f} MB {many}".rstrip()
         terminal.say(
             f"leakbench: {self.path.name} will take {size}, of the rounds {which} and of"
             f" {kept.many} of {len(self._own)} clients; keep=dict(rounds=..., clients=...) keeps"

@@ -109,7 +109,7 @@ def fitted(
     lower = [{"probes": p} for p in (8, 4, 1, 0)]
     lower += [{"audited": a} for a in (3, 1)]
     lower += [{"spaced": s} for s in (4, 1, 0)]
-    size = predicted(policy, fed, rounds)
+    size, asked = predicted(policy, fed, rounds), policy
     for change in lower:
         if size <= LIMIT or policy.name == "all":
             break
@@ -117,10 +117,6 @@ def fitted(
         less = {k: min(max(v, least.get(k, 0)), getattr(policy, k)) for k, v in change.items()}
         policy = policy.model_copy(update=less)
         size = predicted(policy, fed, rounds)
-        say(
-            f"The record would exceed 2 GiB: now {policy.probes} probes, {policy.audited} audited"
-            f" clients, {policy.spaced} spaced rounds."
-        )
     if size > LIMIT:
         hint = "use fewer rounds or a smaller model"
         if policy.name == "all":
@@ -128,5 +124,10 @@ def fitted(
         raise UsageError(
             f"the record of this run would take {size / 1024**3:.1f} GiB, 2 GiB are allowed:"
             f" {hint}."
+        )
+    if policy != asked:
+        say(
+            f"The record would exceed 2 GiB: now {policy.probes} probes, {policy.audited} audited"
+            f" clients, {policy.spaced} spaced rounds."
         )
     return policy

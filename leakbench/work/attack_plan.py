@@ -107,8 +107,8 @@ def made_within(run: Path, seconds: float, device: str, progress: Progress) -> l
             enough = math.ceil(least.seconds / 6) / 10  # a tenth of a minute
             terminal.say(
                 f"leakbench: {title} would take about {plan.seconds / 60:.1f} minutes, and"
-                f" {max(left, 0) / 60:.1f} are left: it was not run. What was made stays, and"
-                f" minutes={enough:g} is enough for {least.choice.title}."
+                f" {max(left, 0) / 60:.1f} are left: it was not run. What was made stays:"
+                f" called again, minutes={enough:g} is enough for {least.choice.title}."
             )
             continue
         job = plan.job(title, device)

@@ -53,7 +53,7 @@ def test_what_a_metric_states_is_what_stood_beside_it(name):
 @pytest.mark.parametrize("name", BEFORE["topics"])
 def test_what_a_topic_states_is_what_stood_in_a_table(name):
     found = {t.name: t for t in vars(topics).values() if isinstance(t, topics.Topic)}
-    assert set(found) == {*BEFORE["topics"], "captions"}
+    assert set(found) == {*BEFORE["topics"], "captions", "examples"}
     stated = found[name].parameters()
     # Later than that table.
     assert stated.pop("contents") is (name != "exposure")

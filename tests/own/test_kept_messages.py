@@ -241,7 +241,7 @@ def test_the_size_is_said_before_the_first_round(tmp_path, capsys):
     recorded(tmp_path, 1, keep={"rounds": "final", "clients": 2})
     line, *_ = capsys.readouterr().err.splitlines()
     said = (
-        "leakbench: own-s0 will take up to 0.0 MB, of the rounds final and of 2 of 3 clients; keep="
+        "leakbench: own-s0 will take up to 0.1 MB, of the rounds final and of 2 of 3 clients; keep="
     )
     assert line.startswith(said)
 

@@ -46,6 +46,13 @@ def test_of_others_nothing_is_said(x, capsys):
     assert not capsys.readouterr().err
 
 
+def test_what_inputs_are_is_told():
+    tokens = torch.arange(3 * N).reshape(N, 3) % 7
+    assert "2 classes, tokens up to 6; " in repr(lb.clients(tokens, Y, clients=3))
+    assert "2 classes, inputs without bounds; " in repr(lb.clients(rows(1, 1), Y, clients=3))
+    assert "2 classes, inputs in [0, 1]; " in repr(lb.clients(PICTURES, Y, clients=3))
+
+
 def asked(path, name, x):
     """How what gradient inversion finds of a run on ``x`` is read, and its report."""
     model = lambda out: nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), out))  # noqa: E731

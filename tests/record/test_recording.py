@@ -618,7 +618,7 @@ def test_too_large_a_record_lowers_probes_then_audited_then_spaced_then_is_refus
             refused = str(error)
             break
         seen.append((policy.probes, policy.audited, policy.spaced))
-        assert bool(said) == (policy != Policy())
+        assert len(said) == (policy != Policy())
         kept = f"{policy.probes} probes, {policy.audited} audited clients"
         assert not said or f"{kept}, {policy.spaced} spaced rounds" in said[-1]
     assert "2 GiB are allowed" in refused

@@ -22,7 +22,7 @@ def test_the_minutes_that_are_said_are_enough_and_hardly_less_would_be(run, monk
     monkeypatch.setattr(attack_plan, "planned", lambda _: [build(NAME, {})])
     assert lb.attack_all(run, minutes=0.001) == []
     said = capsys.readouterr().err
-    assert "it was not run. What was made stays, and minutes=" in said
+    assert "it was not run. What was made stays: called again, minutes=" in said
     minutes = float(re.search(r"minutes=([0-9.]+) is enough for", said)[1])
     assert "targets=2" in said
     recording = Recording(run)
