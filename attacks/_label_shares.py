@@ -30,15 +30,16 @@ RARER = 4  # one of so many examples of every second class is among them
 MIXED = 0.25  # of its norm: a mixed batch may be so far from the mean over its classes
 
 
-def solved(rise: Tensor, predicted: Tensor) -> Tensor:
+def solved(rise: Tensor, predicted: Tensor, sent: Tensor | None = None) -> Tensor:
     """Shares s (K,) float64, 0 or more, of sum 1, whose s - predictedᵀ s is nearest to ``rise``.
 
     Args:
         rise: (K,), the mean over the steps of minus the gradient of the output bias: the share of
             each class minus its mean predicted probability.
         predicted: (K, K), row y: the mean predicted probabilities of examples of class y.
+        sent: (K,) bool, the outputs whose rise was sent; all of them if None.
     """
-    return fitted(rise, torch.eye(len(rise)).double() - predicted.double().cpu())[0]
+    return fitted(rise, torch.eye(len(rise)).double() - predicted.double().cpu(), sent)[0]
 
 
 def fitted(rise: Tensor, slopes: Tensor, sent: Tensor | None = None) -> tuple[Tensor, float]:
@@ -169,10 +170,13 @@ def _counted(view: View, m: Message) -> int:
     return said[-1] if said else 0
 
 
-def calibrated(view: View, m: Message, bias: str, rng: torch.Generator) -> Tensor | str:
+def calibrated(
+    view: View, m: Message, bias: str, move: Tensor, known: Tensor, rng: torch.Generator
+) -> Tensor | str:
     """The shares (K,) of the classes behind ``m``, or why they cannot be told.
 
-    ``bias``: the name of the output bias. A single step was taken at the weights received, so
+    ``bias``: the name of the output bias; ``move`` (K,): how it moved, by class, of those that are
+    ``known`` (K,) bool. A single step was taken at the weights received, so
     predictions are theirs; of several most are near the weights that they led to. A share of less
     than half an example is none. What the loss reads of the client's own is what the method makes
     of a client that has such shares (``_settled``).
@@ -187,12 +191,12 @@ def calibrated(view: View, m: Message, bias: str, rng: torch.Generator) -> Tenso
     start: Tree = models[-1]
     weights = {k: v + m.payload[k] if k in m.payload and steps > 1 else v for k, v in start.items()}
     method = view.loss_method()
-    rise = of_classes(m.payload[bias].double().cpu()) / reach(method, m.round, steps)
+    rise = move / reach(method, m.round, steps)
     # Weights that are not finite, or so large that nothing else is.
     if not bool(rise.isfinite().all()):
         return "the update is not finite"
     try:
-        shares = _shares(view, m, weights, bias, rise, examples, rng)
+        shares = _shares(view, m, weights, bias, (rise, known), examples, rng)
     except MethodError as error:  # of what it received something was not kept
         return str(error)
     if isinstance(shares, str):
@@ -206,10 +210,11 @@ def _shares(
     m: Message,
     weights: Tree,
     bias: str,
-    rise: Tensor,
+    moves: tuple[Tensor, Tensor],
     examples: int,
     rng: torch.Generator,
 ) -> Tensor | str:
+    rise, sent = moves
     method, aux, k = view.loss_method(), view.know("aux_data"), view.facts.classes
     made = trainings(method, m.round, last=view.last)
     name = m.loss or next(t.name for t in made if t.phase == m.phase)
@@ -220,7 +225,6 @@ def _shares(
     one = replay()
     thrown = any(u.startswith("draw/") for u in one.unknown)
     others = [replay() for _ in range(THROWS - 1 if thrown else 0)]
-    sent = of_classes(m.payload[bias]).cpu() != 0 if m.sparse else None
     biases = Biases((one, *others), weights, bias, aux, method.batch, k, sent)
     alike = torch.full((k,), 1 / k, dtype=torch.float64)
     count = _counted(view, m) or examples

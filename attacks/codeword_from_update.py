@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, cast, runtime_checkable
 from pydantic import Field
 
 from attacks import _linear_codes
+from attacks._low_rank import completed
 from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
@@ -91,8 +92,11 @@ class CodewordFromUpdate(Attack):
         name, _ = models.last_layer(view.module, view.facts.shape)
         sent: dict[str, list[Tensor]] = {}
         for m in self._sent(view):
-            step = m.payload[models.tensor_of(name, "weight")]
-            sent.setdefault(m.sender, []).append(step.double().cpu())
+            weight = models.tensor_of(name, "weight")
+            step = m.payload[weight].double().cpu()
+            if m.sparse:  # an output of which nothing was sent is a bit that is not read
+                step = completed(step, m.told()[weight].cpu(), most=1)
+            sent.setdefault(m.sender, []).append(step)
         return [self._read(view, who, steps) for who, steps in sent.items()]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
