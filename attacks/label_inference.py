@@ -11,7 +11,7 @@ from pydantic import Field
 
 from attacks import _class_mixtures, _label_shares, _updates
 from attacks._noisy_counts import most_likely
-from attacks._output_moves import bias_of, both_classes, moved, of_classes, reads_classes
+from attacks._output_moves import bias_of, moved, of_classes, reads_classes
 from attacks._strangers import frequencies
 from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
@@ -276,9 +276,9 @@ class LabelInference(Attack):
         move, known = bias_of(m, layer)
         if not bool(known.any()):
             return Guess(m.sender, view.round, failed=UNSENT)
-        move, known = of_classes(move), both_classes(known)
+        move = of_classes(move)
         if self.source == "calibrated":
-            found = _label_shares.calibrated(view, m, bias, move, known, rng)
+            found = _label_shares.calibrated(view, m, bias, move, rng)
             if isinstance(found, str):
                 return Guess(m.sender, view.round, failed=found)
             return self._guess(view, m, found)

@@ -42,9 +42,11 @@ class Soteria(Wrapper):
     layer: str = Field("", description="the linear layer's name; empty: the last layer")
 
     def uplink(self, payload: Tree, me: Client) -> Tree:
+        if not isinstance(payload, dict):
+            return payload
         name, layer = self._layer(me)
         weight = tensor_of(name, "weight")
-        if not isinstance(payload, dict) or weight not in payload:
+        if weight not in payload:
             return payload
         pruned = self._pruned(me, layer)
         return {**payload, weight: torch.where(pruned, 0.0, payload[weight])}
@@ -76,10 +78,9 @@ class Soteria(Wrapper):
             far, size = _told(me, layer, batch.x)
             slopes, sizes = slopes + far, sizes + size
         there = sizes > 0
-        many = round(self.share * int(there.sum()))
         quotient = torch.where(there, slopes / sizes.clamp(min=1e-30), torch.inf)
-        pruned = torch.zeros_like(there)
-        return pruned.scatter(0, quotient.topk(many, largest=False).indices, src=there)
+        place = quotient.argsort().argsort()  # a device is not asked how many are there
+        return there & (place < (self.share * there.sum()).round())
 
 
 def _told(me: Client, layer: torch.nn.Linear, images: Tensor) -> tuple[Tensor, Tensor]:
