@@ -109,8 +109,8 @@ def equations(view: View, rng: torch.Generator) -> Iterator[Equation]:
         names, alone, rate = made[place]
         update = torch.cat([m.payload[n].double().cpu().flatten() for n in names]) / rate
         if m.sparse:
-            told = _told(m, names)
-            alone, update = alone[:, told], update[told]
+            known = _told(m, names)
+            alone, update = alone[:, known], update[known]
         if not len(update):
             continue
         if bool(alone.isfinite().all()) and bool(update.isfinite().all()):

@@ -45,8 +45,8 @@ def solved(rise: Tensor, predicted: Tensor, sent: Tensor | None = None) -> Tenso
 def fitted(rise: Tensor, slopes: Tensor, sent: Tensor | None = None) -> tuple[Tensor, float]:
     """Shares s (K,) as above, whose slopesᵀ s is nearest to ``rise``, and how far it is from it.
 
-    ``slopes`` (K, P), row y: what ``rise`` (P,) is of examples of class y alone. ``sent`` (P,) bool:
-    which of ``rise`` were sent; all of them if None.
+    ``slopes`` (K, P), row y: what ``rise`` (P,) is of examples of class y alone. ``sent`` (P,)
+    bool: which of ``rise`` were sent; all of them if None.
     """
     from scipy.optimize import nnls
 

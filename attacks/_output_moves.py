@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leakbench import models
@@ -12,6 +12,7 @@ from leakbench.record import Message
 if TYPE_CHECKING:
     from torch import Tensor
 
+FEW = 0.5  # of the outputs: of fewer an update tells too little to acquit anybody
 APART = 30.0  # times: so much more than the next must the outputs of a client's classes move
 
 
@@ -33,6 +34,19 @@ def of_classes(t: Tensor) -> Tensor:
 def both_classes(told: Tensor) -> Tensor:
     """Which of ``of_classes`` were sent, bool, of which outputs (K, ...) were."""
     return torch.cat([told, told]) if len(told) == 1 else told
+
+
+def doubts(messages: Sequence[Message], layer: str) -> tuple[str, ...]:
+    """The flags of a guess that was read off ``layer``: is there more than was sent?
+
+    So it is where of half of the outputs and more no message tells anything.
+    """
+    told: list[Tensor] = []
+    for m in messages if all(m.sparse for m in messages) else ():
+        own = models.of_layer(layer, m.told()).values()
+        told += [t.flatten(1).any(1) if t.dim() > 1 else t for t in own]
+    few = bool(told) and float(torch.stack(told).any(0).double().mean()) < FEW
+    return ("gradient_vanished",) if few else ()
 
 
 def bias_of(m: Message, layer: str) -> tuple[Tensor, Tensor]:

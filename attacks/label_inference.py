@@ -11,7 +11,7 @@ from pydantic import Field
 
 from attacks import _class_mixtures, _label_shares, _updates
 from attacks._noisy_counts import most_likely
-from attacks._output_moves import bias_of, moved, of_classes, reads_classes
+from attacks._output_moves import bias_of, doubts, moved, of_classes, reads_classes
 from attacks._strangers import frequencies
 from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
@@ -297,8 +297,11 @@ class LabelInference(Attack):
         return Guess(unit, view.round, {"shares": shares})
 
     def _guess(self, view: View, m: Message, shares: Tensor, *, accepted: bool = False) -> Guess:
-        phase = {} if self._told else {"phase": torch.tensor(m.phase)}
-        return Guess(m.sender, view.round, {"shares": shares, **phase}, accepted=accepted)
+        if self._told:
+            return Guess(m.sender, view.round, {"shares": shares}, accepted=accepted)
+        found = {"shares": shares, "phase": torch.tensor(m.phase)}
+        layer = models.last_layer(view.module, view.facts.shape)[0]
+        return Guess(m.sender, view.round, found, accepted=accepted, flags=doubts([m], layer))
 
 
 def _by_sender(view: View) -> dict[str, list[Message]]:

@@ -7,6 +7,7 @@ noise, and of one of which nothing was sent, which must say nothing, and never r
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from helpers.small_runs import FEW_PROBES, Lazily, again, build, plugged
 
 import leakbench
 from attacks._low_rank import completed
-from attacks._output_moves import bias_of, filled, moved
+from attacks._output_moves import bias_of, doubts, filled, moved
 from leakbench import api
 from leakbench.attacking.view import View
 from leakbench.base.files import read_tree
@@ -270,6 +271,15 @@ def test_a_bias_that_was_not_sent_is_told_by_its_row():
     again_, also = bias_of(m, "head")
     assert torch.allclose(again_, found, atol=1e-6)
     assert also.tolist() == which.tolist()
+
+
+@pytest.mark.parametrize(("outputs", "flags"), [(1, ("gradient_vanished",)), (3, ())])
+def test_what_is_read_of_few_outputs_acquits_nobody(outputs, flags):
+    update = {"head.weight": torch.zeros(5, 2), "head.bias": torch.ones(5)}
+    update["head.bias"][outputs:] = 0
+    m = Message(1, 0, "client/0", "server", "update", update, sparse=True)
+    assert doubts([m], "head") == flags
+    assert doubts([replace(m, sparse=False)], "head") == ()
 
 
 # the last layer -----------------------------------------------------------------------------------
