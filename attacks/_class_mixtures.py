@@ -108,9 +108,20 @@ def equations(view: View, rng: torch.Generator) -> Iterator[Equation]:
             continue
         names, alone, rate = made[place]
         update = torch.cat([m.payload[n].double().cpu().flatten() for n in names]) / rate
+        if m.sparse:
+            known = _told(m, names)
+            alone, update = alone[:, known], update[known]
+        if not len(update):
+            continue
         if bool(alone.isfinite().all()) and bool(update.isfinite().all()):
             length = float(update.square().sum())
             yield Equation(parts, alone @ alone.T, alone @ update, length, len(update))
+
+
+def _told(m: Message, names: Sequence[str]) -> Tensor:
+    """(P,) bool: which of the numbers that are read were sent."""
+    told = m.told()
+    return torch.cat([told[n].cpu().flatten() for n in names])
 
 
 def _sent(view: View) -> list[tuple[Message, dict[int, float]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,26 +30,27 @@ RARER = 4  # one of so many examples of every second class is among them
 MIXED = 0.25  # of its norm: a mixed batch may be so far from the mean over its classes
 
 
-def solved(rise: Tensor, predicted: Tensor) -> Tensor:
+def solved(rise: Tensor, predicted: Tensor, sent: Tensor | None = None) -> Tensor:
     """Shares s (K,) float64, 0 or more, of sum 1, whose s - predictedᵀ s is nearest to ``rise``.
 
     Args:
         rise: (K,), the mean over the steps of minus the gradient of the output bias: the share of
             each class minus its mean predicted probability.
         predicted: (K, K), row y: the mean predicted probabilities of examples of class y.
+        sent: (K,) bool, the outputs whose rise was sent; all of them if None.
     """
-    return fitted(rise, torch.eye(len(rise)).double() - predicted.double().cpu())[0]
+    return fitted(rise, torch.eye(len(rise)).double() - predicted.double().cpu(), sent)[0]
 
 
 def fitted(rise: Tensor, slopes: Tensor, sent: Tensor | None = None) -> tuple[Tensor, float]:
     """Shares s (K,) as above, whose slopesᵀ s is nearest to ``rise``, and how far it is from it.
 
-    ``slopes`` (K, K), row y: what ``rise`` is of examples of class y alone. ``sent`` (K,) bool: the
-    outputs whose rise was sent; all of them if None.
+    ``slopes`` (K, P), row y: what ``rise`` (P,) is of examples of class y alone. ``sent`` (P,)
+    bool: which of ``rise`` were sent; all of them if None.
     """
     from scipy.optimize import nnls
 
-    k = len(rise)
+    k = len(slopes)
     if sent is not None:
         rise, slopes = rise[sent], slopes[:, sent]
     left = np.vstack([slopes.double().numpy().T, np.full(k, HEAVY)])
@@ -72,7 +73,8 @@ class Biases:
     aux: Examples
     batch: int  # examples in a step of the victim
     classes: int
-    sent: Tensor | None = None  # (K,) bool: the outputs whose rise was sent; None: all of them
+    # {name: bool}: of which numbers of the output layer the gradient is taken; none: its bias.
+    sent: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def alone(self) -> bool:
@@ -82,7 +84,7 @@ class Biases:
         return not drawn and set(first.inbox) <= {"model"}
 
     def slopes(self, private: Mapping[str, Tensor], *, most: int = 0) -> Tensor:
-        """(K, K) float64, on the CPU: row y, minus the gradient for examples of class y alone.
+        """(K, P) float64, on the CPU: row y, minus the gradient for examples of class y alone.
 
         Of a class without auxiliary examples it is that of all of them, labelled so. ``most``:
         examples of each class that are shown; 0: all.
@@ -123,13 +125,14 @@ class Biases:
     def _minus(
         self, x: Tensor, y: Tensor | None, label: int, private: Mapping[str, Tensor]
     ) -> Tensor:
-        """(K,) float64: minus the mean gradient over batches of x, all of class ``label`` or y."""
+        """(P,) float64: minus the mean gradient over batches of x, all of class ``label`` or y."""
         labels = torch.full((len(x),), label, device=x.device) if y is None else y
-        total, n = torch.zeros(self.classes, dtype=torch.float64), 0
+        total, n = torch.zeros((), dtype=torch.float64), 0
         for rows in self._batches(len(x)):
             part = Batch(x[rows], labels[rows])
             for replay in self.replays:
-                total += len(rows) * self._gradient(replay, part, private) / len(self.replays)
+                slope = self._gradient(replay, part, private)
+                total = total + len(rows) * slope / len(self.replays)
             n += len(rows)
         return -total / n
 
@@ -142,12 +145,16 @@ class Biases:
             yield from torch.split(torch.arange(full) % n, self.batch)
 
     def _gradient(self, replay: Replay, batch: Batch, private: Mapping[str, Tensor]) -> Tensor:
-        leaf = self.weights[self.bias].detach().to(replay.dtype).requires_grad_()
-        weights = {**self.weights, self.bias: leaf}
+        names = [*self.sent] or [self.bias]
+        leaves = {n: self.weights[n].detach().to(replay.dtype).requires_grad_() for n in names}
         x = batch.x.to(replay.dtype)
+        weights = {**self.weights, **leaves}
         loss = replay.loss(Batch(x, batch.y), private, weights=weights, mode=False)
-        (gradient,) = torch.autograd.grad(loss, leaf)
-        return of_classes(gradient.double().cpu())
+        slopes = torch.autograd.grad(loss, [*leaves.values()])
+        if not self.sent:
+            return of_classes(slopes[0].double().cpu())
+        told = zip(slopes, self.sent.values(), strict=True)
+        return torch.cat([g.double()[there] for g, there in told]).cpu()
 
 
 def taken(view: View, m: Message) -> tuple[int, int]:
@@ -169,12 +176,16 @@ def _counted(view: View, m: Message) -> int:
     return said[-1] if said else 0
 
 
-def calibrated(view: View, m: Message, bias: str, rng: torch.Generator) -> Tensor | str:
+def calibrated(
+    view: View, m: Message, bias: str, move: Tensor, rng: torch.Generator
+) -> Tensor | str:
     """The shares (K,) of the classes behind ``m``, or why they cannot be told.
 
-    ``bias``: the name of the output bias. A single step was taken at the weights received, so
-    predictions are theirs; of several most are near the weights that they led to. A share of less
-    than half an example is none. What the loss reads of the client's own is what the method makes
+    ``bias``: the name of the output bias; ``move`` (K,): how it moved, by class. Of an update of
+    which a part was sent the equations are all numbers of its layer that were. A single step was
+    taken at the weights received, so predictions are theirs; of several most are near the weights
+    that they led to. A share of less than half an example is none. What the loss reads of the
+    client's own is what the method makes
     of a client that has such shares (``_settled``).
     """
     steps, examples = taken(view, m)
@@ -187,7 +198,7 @@ def calibrated(view: View, m: Message, bias: str, rng: torch.Generator) -> Tenso
     start: Tree = models[-1]
     weights = {k: v + m.payload[k] if k in m.payload and steps > 1 else v for k, v in start.items()}
     method = view.loss_method()
-    rise = of_classes(m.payload[bias].double().cpu()) / reach(method, m.round, steps)
+    rise = move / reach(method, m.round, steps)
     # Weights that are not finite, or so large that nothing else is.
     if not bool(rise.isfinite().all()):
         return "the update is not finite"
@@ -220,8 +231,12 @@ def _shares(
     one = replay()
     thrown = any(u.startswith("draw/") for u in one.unknown)
     others = [replay() for _ in range(THROWS - 1 if thrown else 0)]
-    sent = of_classes(m.payload[bias]).cpu() != 0 if m.sparse else None
+    sent = _sent(m, bias)
     biases = Biases((one, *others), weights, bias, aux, method.batch, k, sent)
+    by_class = rise
+    if sent:
+        own = [m.payload[n][there].double().cpu() for n, there in sent.items()]
+        rise = torch.cat(own) / reach(method, m.round, taken(view, m)[0])
     alike = torch.full((k,), 1 / k, dtype=torch.float64)
     count = _counted(view, m) or examples
     private = _private(one, _pretended(alike, count, aux))
@@ -233,9 +248,17 @@ def _shares(
     if not _depends(one, _pretended(torch.eye(k).double()[0], count, aux), private):
         if m.round > 1 and biases.reads(private, rng):
             return "its loss reads what the client keeps, which may be another thing since it began"
-        return fitted(rise, told, sent)[0]
-    found = [_settled(biases, rise, s, count) for s in (alike, *_moved(rise))]
+        return fitted(rise, told)[0]
+    found = [_settled(biases, rise, s, count) for s in (alike, *_moved(by_class))]
     return _simplest(found, rise, examples)
+
+
+def _sent(m: Message, bias: str) -> dict[str, Tensor]:
+    """{name: bool} of the numbers of the output layer that were sent, of a ``sparse`` update."""
+    if not m.sparse:
+        return {}
+    own = (bias, f"{bias.removesuffix('bias')}weight")
+    return {k: v for k, v in m.told().items() if k in own}
 
 
 def _moved(rise: Tensor) -> list[Tensor]:
@@ -271,7 +294,7 @@ def _settled(biases: Biases, rise: Tensor, shares: Tensor, count: int) -> tuple[
     for _ in range(TURNS):
         held = _pretended(shares, count, biases.aux)
         private = _private(biases.replays[0], held)
-        found, far = fitted(rise, biases.slopes(private, most=FEW), biases.sent)
+        found, far = fitted(rise, biases.slopes(private, most=FEW))
         tried.append((found, far))
         if torch.allclose(found, shares, atol=1e-6):
             break

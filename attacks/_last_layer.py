@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from attacks._low_rank import completed
 from leakbench import models
 from leakbench.attacking import Replay, View
 from leakbench.base import torch
@@ -26,7 +27,9 @@ class LayerStep:
 
     message: Message
     start: Tensor  # (dim, n): the weights that the client had received
-    moved: Tensor  # (dim, n): by how much they moved
+    # (dim, n): by how much they moved; what of it was not sent by what was, 0 where that tells
+    # nothing.
+    moved: Tensor
     rate: float  # learning rate times local steps; 0 where neither can be told
     usual: Tensor  # (n,): the mean input of the layer where the network is shown noise
     bias: bool  # is the last column that of a bias?
@@ -76,7 +79,10 @@ def step(view: View, m: Message) -> LayerStep | None:
     received = sent[-1].payload
     usual = _usual(view, name, received)
     start, moved = _columns(received, keys, received), _columns(m.payload, keys, received)
-    if len(keys) > 1 and keys[1] not in m.payload:
+    told = _columns(m.told(), keys, received) != 0
+    if m.sparse:
+        moved = completed(moved, told)
+    if len(keys) > 1 and not bool(told[:, -1].any()):
         moved[:, -1] = _missing(moved[:, :-1], usual)
     like = usual[: start.shape[1]]
     clipped = _clipped(view, m.round)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Protocol, cast, runtime_checkable
 
 from pydantic import Field
 
 from attacks import _linear_codes
+from attacks._low_rank import completed
+from attacks._output_moves import doubts
 from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
@@ -90,10 +93,19 @@ class CodewordFromUpdate(Attack):
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         name, _ = models.last_layer(view.module, view.facts.shape)
         sent: dict[str, list[Tensor]] = {}
+        told: dict[str, list[Message]] = {}
         for m in self._sent(view):
-            step = m.payload[models.tensor_of(name, "weight")]
-            sent.setdefault(m.sender, []).append(step.double().cpu())
-        return [self._read(view, who, steps) for who, steps in sent.items()]
+            told.setdefault(m.sender, []).append(m)
+            weight = models.tensor_of(name, "weight")
+            step = m.payload[weight].double().cpu()
+            if m.sparse:  # an output of which nothing was sent is a bit that is not read
+                step = completed(step, m.told()[weight].cpu(), most=1)
+            sent.setdefault(m.sender, []).append(step)
+        found = [self._read(view, who, steps) for who, steps in sent.items()]
+        return [
+            g if g.failed or g.accepted else replace(g, flags=doubts(told[g.unit], name))
+            for g in found
+        ]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """A codeword drawn blindly, with the client's public number."""

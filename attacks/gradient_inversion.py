@@ -256,8 +256,10 @@ class GradientInversion(Attack):
                 made[i] = self._none(b.message, "the update is not finite", ())
             elif norm < VANISHED:
                 made[i] = self._none(b.message, "the update is zero", ("gradient_vanished",))
+            elif own := self._victims(view, b, rng):
+                victims += [(i, victim) for victim in own]
             else:
-                victims += [(i, victim) for victim in self._victims(view, b, rng)]
+                made[i] = self._none(b.message, "nothing was sent that tells its labels", ())
         whole = [victim for _, victim in victims]
         aux = None if self.prior == "none" else view.know("aux_data")
         likely = self.prior == "principal"

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from attacks import _class_mixtures, _label_shares, _updates
 from attacks._noisy_counts import most_likely
-from attacks._output_moves import moved, of_classes, reads_classes
+from attacks._output_moves import bias_of, doubts, moved, of_classes, reads_classes
 from attacks._strangers import frequencies
 from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
@@ -28,6 +28,7 @@ REPLAYED = (
     *("update", "model", "count", "prototype", "statistics", "features", "labels", "mean_data"),
     *("data", "generator", "identifier", "variate"),
 )
+UNSENT = "of no output it was sent how it moved"
 NO_LABELS = "the message holds no labels: expected integers (n,) or shares (n, K)"
 READ_OFF = ("update", "moved")  # sources that take the output of a class for its logit
 NAMED = ("labels", "label_counts")  # the kinds of message that say what a client's labels are
@@ -63,7 +64,9 @@ class LabelInference(Attack):
     "moved": not which outputs rose but which moved at all, evenly. Of cross-entropy every output
     moves. Where the loss takes the classes that a client lacks out of the softmax (FedLC's margins,
     a mask), their outputs stand still, and the set of a client's classes is read off exactly, after
-    any optimiser and any number of steps. Where none stands still the guess is all classes.
+    any optimiser and any number of steps. Where none stands still the guess is all classes. Where
+    a wrapper sends a part of an update (``Wrapper.masks``), named are the classes whose outputs are
+    known to have moved; of others it says nothing, and that they stood still least of all.
 
     "calibrated": the same for who has auxiliary data, on which the method's own loss is replayed:
     the shares s, 0 or more and of sum 1, for which Gᵀs is nearest to the rise in a step, row y of G
@@ -266,19 +269,24 @@ class LabelInference(Attack):
             return self._guess(view, m, counts / counts.sum(), accepted=True)
         layer = models.last_layer(view.module, view.facts.shape)[0]
         if self.source == "moved":
-            even = moved(m.payload, layer, view.facts.classes)
+            told = m.told() if m.sparse else None
+            even = moved(m.payload, layer, view.facts.classes, told)
             if not bool(even.any()):
                 return Guess(m.sender, view.round, failed="no output moved, or not by a number")
             return self._guess(view, m, even)
         bias = models.tensor_of(layer, "bias")
         if bias not in m.payload:  # a wrapper left it out
             return Guess(m.sender, view.round, failed="the update holds no output bias")
+        move, known = bias_of(m, layer)
+        if not bool(known.any()):
+            return Guess(m.sender, view.round, failed=UNSENT)
+        move = of_classes(move)
         if self.source == "calibrated":
-            found = _label_shares.calibrated(view, m, bias, rng)
+            found = _label_shares.calibrated(view, m, bias, move, rng)
             if isinstance(found, str):
                 return Guess(m.sender, view.round, failed=found)
             return self._guess(view, m, found)
-        rise = of_classes(m.payload[bias].double()).clamp(min=0)
+        rise = move.clamp(min=0)
         if not bool(rise.isfinite().all()):
             return Guess(m.sender, view.round, failed="the update is not finite")
         if not bool(rise.any()):
@@ -293,8 +301,11 @@ class LabelInference(Attack):
         return Guess(unit, view.round, {"shares": shares})
 
     def _guess(self, view: View, m: Message, shares: Tensor, *, accepted: bool = False) -> Guess:
-        phase = {} if self._told else {"phase": torch.tensor(m.phase)}
-        return Guess(m.sender, view.round, {"shares": shares, **phase}, accepted=accepted)
+        if self._told:
+            return Guess(m.sender, view.round, {"shares": shares}, accepted=accepted)
+        found = {"shares": shares, "phase": torch.tensor(m.phase)}
+        layer = models.last_layer(view.module, view.facts.shape)[0]
+        return Guess(m.sender, view.round, found, accepted=accepted, flags=doubts([m], layer))
 
 
 def _by_sender(view: View) -> dict[str, list[Message]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from attacks import _last_layer
+from attacks import _last_layer, _output_moves
 from attacks._last_layer_solved import KEY, solved
 from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
@@ -88,10 +88,12 @@ class PrototypeFromUpdate(Attack):
     def _guess(self, view: View, client: str, sent: list[Message], rng: torch.Generator) -> Guess:
         """``sent``: its updates, oldest first."""
         guess, weight, sure = torch.zeros(()), 1.0, False
+        read: list[Message] = []
         for m in reversed(sent):
             step = _last_layer.step(view, m)
             if step is None or not bool(step.moved.any()):
                 continue
+            read.append(m)
             found = solved(view, step, rng)
             guess, sure = guess + weight * found.w, found.sure and weight == 1
             weight /= 2
@@ -100,4 +102,6 @@ class PrototypeFromUpdate(Attack):
         if weight == 1:
             why = "no update moved the last layer, or none's model was kept"
             return Guess(client, view.round, failed=why)
-        return Guess(client, view.round, {KEY: guess.to(view.dtype)}, accepted=sure)
+        doubts = _output_moves.doubts(read, models.last_layer(view.module, view.facts.shape)[0])
+        told = {KEY: guess.to(view.dtype)}
+        return Guess(client, view.round, told, accepted=sure and not doubts, flags=doubts)

@@ -44,10 +44,10 @@ def search(
 
     ``analytic`` has two at most: every other unit of the layer tells the image anew.
     """
-    if any(v.behind.message.sparse for v in victims):
+    if how.package == ANALYTIC and any(v.behind.message.sparse for v in victims):
         raise UsageError(
-            "breaching matches whole gradients, and of these updates a part was not sent: use"
-            " engine=auto."
+            "analytic divides whole rows of slopes, and of these updates a part was not sent: use"
+            " package=modern, or engine=auto."
         )
     seeds = torch.randint(2**62, (len(victims), how.restarts), generator=rng).tolist()
     if how.package == ANALYTIC:

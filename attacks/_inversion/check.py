@@ -143,8 +143,10 @@ def _flags(victim: Victim, seen: Support) -> tuple[str, ...]:
 def faint(victim: Victim) -> bool:
     """Is the update so small beside the weights that what is left of it is their rounding?"""
     replay = victim.replay(torch.float64)
+    told = replay.message.told()
     sent = {k: v.double()[None] for k, v in replay.message.payload.items()}
-    model = {k: v.double()[None] for k, v in replay.inbox["model"].items() if k in sent}
+    received = {k: v for k, v in replay.inbox["model"].items() if k in sent}
+    model = {k: (v.double() * told[k])[None] for k, v in received.items()}
     rounding = torch.finfo(victim.view.dtype).eps * length(model)
     return bool(length(sent) < FAINT * rounding)
 

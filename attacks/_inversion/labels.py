@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from attacks import _label_shares
-from attacks._output_moves import of_classes, reads_classes
+from attacks._output_moves import both_classes, filled, of_classes, reads_classes
 from attacks._strangers import frequencies
 from attacks._updates import Behind
 from leakbench import models
@@ -65,7 +65,8 @@ def behind(view: View, b: Behind, how: LabelSettings, rng: torch.Generator) -> l
 
     ``given``: the true ones. ``inferred``: those that fit the last layer best. ``solved``: also up
     to three that fit next best, each with one label exchanged; the images then decide by their
-    mismatch. Methods whose network ends in an embedding read no labels, and get zeros.
+    mismatch. Methods whose network ends in an embedding read no labels, and get zeros. [] where
+    nothing was sent that tells them.
 
     Raises:
         MethodError: the network ends in an embedding, and the loss reads labels all the same.
@@ -76,6 +77,8 @@ def behind(view: View, b: Behind, how: LabelSettings, rng: torch.Generator) -> l
     if view.loss_method().outputs != "logits":
         _unread(replay, rng)
         return [torch.zeros(b.examples, dtype=torch.long, device=replay.device)]
+    if not bool(_known(replay).any()):
+        return []
     many = TRIED if how.labels == "solved" else 1
     times = 1.0 if replay.adam is not None else scale(replay, rng)
     found = vectors(inferred(replay, b.examples, rng, times or 1.0), b.examples, many)
@@ -155,12 +158,32 @@ def _slopes(replay: Replay, many: int, rng: torch.Generator) -> tuple[Tensor, Te
     return slope(loss), slope(usual)
 
 
+def _known(replay: Replay) -> Tensor:
+    """(outputs,) bool: those of the last layer of which anything was sent."""
+    name, _ = models.last_layer(replay.module, replay.facts.shape)
+    rows, biases = _told(replay, name)
+    return rows.any(1) | biases
+
+
+def _told(replay: Replay, name: str) -> tuple[Tensor, Tensor]:
+    """Which numbers of the last layer's weights (outputs, d) and biases (outputs,) were sent."""
+    own, keys = replay.sent(), (models.tensor_of(name, "weight"), models.tensor_of(name, "bias"))
+    if keys[0] not in own:
+        nothing = torch.zeros(1, 1, dtype=torch.bool)
+        return nothing, nothing[0]
+    rows = own[keys[0]].flatten(1).cpu()
+    return rows, own[keys[1]].cpu() if keys[1] in own else torch.zeros_like(rows[:, 0])
+
+
 def _raised(replay: Replay) -> Tensor:
     """(K,) float64 on the CPU: the classes that the update raised, in proportion."""
     name, _ = models.last_layer(replay.module, replay.facts.shape)
     seen = {k: v.double().cpu() for k, v in replay.observed().items()}
     rows = seen[models.tensor_of(name, "weight")].flatten(1)
-    fall = -of_classes(seen.get(models.tensor_of(name, "bias"), rows.sum(1)))
+    moves = seen.get(models.tensor_of(name, "bias"), rows.sum(1))
+    if replay.message.sparse:
+        moves, _ = filled(rows, moves, *_told(replay, name))
+    fall = -of_classes(moves)
     rise = fall.clamp(min=0)
     return rise / rise.sum().clamp(min=1e-300)
 
@@ -180,17 +203,24 @@ def inferred(replay: Replay, examples: int, rng: torch.Generator, times: float =
     rows, bias = seen[keys[0]].flatten(1), seen.get(keys[1])
     received = {k: v.double().cpu() for k, v in replay.inbox["model"].items()}
     weight, offset = received[keys[0]].flatten(1), torch.zeros(len(rows)).double()
-    if bias is None:
-        bias = _without_bias(rows, _usual(replay, name, rng))
-    else:
+    told = None
+    if bias is not None:
         offset = received[keys[1]]
+    if replay.message.sparse:
+        numbers, known = _told(replay, name)
+        usual = None if bool(known.any()) else _usual(replay, name, rng)
+        bias = torch.zeros_like(rows[:, 0]) if bias is None else bias
+        bias, known = filled(rows, bias, numbers, known, usual)
+        told = both_classes(numbers), both_classes(known)
+    elif bias is None:
+        bias = _without_bias(rows, _usual(replay, name, rng))
     rate = replay.rate * times
     if len(rows) == 1:  # one logit z is (-z / 2, z / 2), and a step of both moves it twice as far
         rate, weight, offset = rate / 2, weight / 2, offset / 2
     rows, bias, weight, offset = (of_classes(t) for t in (rows, bias, weight, offset))
     if replay.adam is not None:
         return (bias < 0).double() / (bias < 0).sum().clamp(min=1)
-    return settled(rows, bias, Layer(weight, offset, rate, steps), examples)
+    return settled(rows, bias, Layer(weight, offset, rate, steps), examples, told)
 
 
 @dataclass(frozen=True)
@@ -218,7 +248,13 @@ class Layer:
         return total
 
 
-def settled(rows: Tensor, bias: Tensor, layer: Layer, examples: int) -> Tensor:
+def settled(
+    rows: Tensor,
+    bias: Tensor,
+    layer: Layer,
+    examples: int,
+    told: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
     """Shares (K,) of the classes whose features, predictions and shares explain each other.
 
     Args:
@@ -226,21 +262,26 @@ def settled(rows: Tensor, bias: Tensor, layer: Layer, examples: int) -> Tensor:
         bias: (K,), that of its bias.
         layer: its weights.
         examples: how many there are; less than half of one is none.
+        told: which of ``rows`` (K, d) were sent, and of which classes ``bias`` is told; None: all.
     """
     least = 0.5 / examples
     total = bias.square().sum().clamp(min=1e-300)
+    sent, known = (torch.ones_like(rows, dtype=torch.bool), None) if told is None else told
+    if told is not None:
+        total = (bias.square() @ sent.to(bias)).clamp(min=1e-300)
     usual = ((bias[:, None] * rows).sum(0) / total).expand_as(rows)
     rise = (-bias).clamp(min=0)
     features, shares = usual, rise / rise.sum().clamp(min=1e-300)
     tried = [shares]
     for turn in range(TURNS + 1):
         predicted = layer.predicted(features, shares)
-        shares = _label_shares.solved(-bias, predicted)
+        shares = _label_shares.solved(-bias, predicted, known)
         tried.append(shares)
         if turn < TURNS:
             own = (predicted * shares[:, None]).T @ features - rows
             own = own / shares.clamp(min=least)[:, None]
-            features = torch.where((shares > least)[:, None], own, (shares @ features)[None])
+            clear = (shares > least)[:, None] & sent
+            features = torch.where(clear, own, (shares @ features)[None])
     if layer.steps == 1:
         return shares
 
@@ -248,7 +289,8 @@ def settled(rows: Tensor, bias: Tensor, layer: Layer, examples: int) -> Tensor:
         """From the observed rise, of the whole numbers of examples that shares stand for."""
         whole = vectors(shares, examples, 1)[0].bincount(minlength=len(bias)) / examples
         made = whole - whole.to(bias) @ layer.predicted(usual, whole.to(bias))
-        return float((made + bias).square().sum())
+        off = (made + bias).square()
+        return float((off if known is None else off[known]).sum())
 
     # Steps that overshoot lead the turns astray: the nearest of all of them, or the rise itself.
     return min(tried, key=far)

@@ -18,7 +18,8 @@ from leakbench.federation import Batch
 class VictimLoss(nn.Module):
     """A victim's loss of images, as a module whose parameters are what the gradient is of.
 
-    Those alone that were sent and that the loss depends on: the package differentiates by all.
+    Those alone that were sent and that the loss depends on: the package differentiates by all. Of a
+    tensor of which a part was sent they are the numbers (n,) of that part.
     """
 
     def __init__(self, victim: Victim, dtype: torch.dtype) -> None:
@@ -30,8 +31,10 @@ class VictimLoss(nn.Module):
         self.labels, self._held = victim.labels, _Held(replay, private)
         seen = replay.observed()
         names = [n for n, _ in replay.module.named_parameters() if n in seen and seen[n].any()]
-        self.names = names
-        self.free = nn.ParameterList([replay.inbox["model"][n].detach().clone() for n in names])
+        self.names, told = names, replay.sent()
+        self._part = {n: told[n].nonzero(as_tuple=True) for n in names if not told[n].all()}
+        received = {n: replay.inbox["model"][n].detach() for n in names}
+        self.free = nn.ParameterList([self._of(n, received[n]).clone() for n in names])
         blank = torch.full(victim.shape, 0.5, dtype=dtype, device=replay.device)
         parts = torch.autograd.grad(self(blank), list(self.free), allow_unused=True)
         kept = [j for j, part in enumerate(parts) if part is not None]
@@ -39,14 +42,22 @@ class VictimLoss(nn.Module):
             raise MethodError("the method's loss depends on none of the update's tensors.")
         self.names = [names[j] for j in kept]
         self.free = nn.ParameterList([self.free[j] for j in kept])
-        self.gradient = [seen[n] for n in self.names]
+        self.gradient = [self._of(n, seen[n]) for n in self.names]
 
     def forward(self, x: Tensor) -> Tensor:
         """Images (B, C, H, W) on [0, 1] to the loss ()."""
-        weights = dict(zip(self.names, self.free, strict=True))
         held = self._held
+        weights = dict(zip(self.names, self.free, strict=True))
+        for name, at in self._part.items():
+            if name in weights:
+                whole = held.replay.inbox["model"][name].detach()
+                weights[name] = whole.index_put(at, weights[name])
         batch = Batch(held.replay.facts.input_range.native(x), self.labels)
         return held.replay.loss(batch, held.private, weights=weights)
+
+    def _of(self, name: str, whole: Tensor) -> Tensor:
+        """Of a tensor what was sent of it."""
+        return whole[self._part[name]] if name in self._part else whole
 
 
 class _Held:
@@ -90,13 +101,16 @@ class Features(nn.Module):
 def told(victim: Victim) -> Features | None:
     """What the last linear layer's gradient tells of its inputs; None where it tells nothing.
 
-    Row over bias: the row of an example's label, or of one image all rows together.
+    Row over bias: the row of an example's label, or of one image all rows together. None where a
+    part of the rows was not sent.
     """
     replay = victim.replay(torch.float32)
     seen = replay.observed()
     name, layer = models.last_layer(replay.module, replay.facts.shape)
     rows, biases = (seen.get(models.tensor_of(name, key)) for key in ("weight", "bias"))
     if layer is None or rows is None or biases is None:
+        return None
+    if not all(bool(t.all()) for k, t in replay.sent().items() if k in models.of_layer(name, seen)):
         return None
     if len(victim.labels) == 1:
         total = biases.square().sum()

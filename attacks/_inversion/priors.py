@@ -68,10 +68,10 @@ class _Reader:
     def __init__(self, stack: Stack, dice: torch.Generator) -> None:
         self.stack = stack
         self.sent = {k: t for k, t in stack.target.items() if bool(t.any())}
-        self.some = {
-            k: torch.randperm(t[0].numel(), generator=dice)[:KEPT].to(t.device)
-            for k, t in self.sent.items()
-        }
+        self.some = {}
+        for k, t in self.sent.items():
+            told = stack.sent[k].expand_as(t).flatten().nonzero().flatten()
+            self.some[k] = told[torch.randperm(len(told), generator=dice)[:KEPT].to(t.device)]
 
     def target(self) -> list[Tensor]:
         """The victim's, one tensor (1, n) for each of the update's."""
@@ -84,7 +84,7 @@ class _Reader:
 
         def one(x: Tensor) -> Mapping[str, Tensor]:
             made = replay.gradient(Batch(replay.facts.input_range.native(x), labels), private)
-            return {k: made[k].detach() for k in self.sent}
+            return {k: made[k].detach() * self.stack.sent[k][0] for k in self.sent}
 
         together = SIDE_BY_SIDE if replay.vectorises else 1
         parts = []

@@ -26,13 +26,13 @@ class Stack:
         self._lies = self.facts.input_range
         self.labels = torch.stack([v.labels for v in victims])
         together = stacked([r.observed() for r in replays])
+        # What a sender left out is not compared: whole tensors of zeros, or single numbers.
+        told = stacked([r.sent() for r in replays]) if self.first.message.sparse else {}
+        self.sent = {k: _beside(t.flatten(1).any(1).to(t), t) for k, t in together.items()}
+        self.sent = {k: t * told[k] if told else t for k, t in self.sent.items()}
+        together = {k: t * self.sent[k] for k, t in together.items()}
         size = length(together).clamp(min=1e-30)
         self.target = {k: t / _beside(size, t) for k, t in together.items()}
-        # What a sender left out as zeros is not compared: whole tensors, or single numbers.
-        if self.first.message.sparse:
-            self._sent = {k: (t != 0).to(t) for k, t in together.items()}
-        else:
-            self._sent = {k: _beside(t.flatten(1).any(1).to(t), t) for k, t in together.items()}
         places = stacked([r.place() for r in replays])
         self._shared = {k: v[0] for k, v in places.items() if bool((v == v[:1]).all())}
         self._each = {k: v for k, v in places.items() if k not in self._shared}
@@ -69,7 +69,7 @@ class Stack:
         clipping harmless to the attacker.
         """
         made = self.gradient(x, free)
-        g = {k: made[k] * sent for k, sent in self._sent.items()}
+        g = {k: made[k] * sent for k, sent in self.sent.items()}
         size = length(g).clamp(min=1e-30)
         apart = [
             (t - g[k] / _beside(size, t)).flatten(1).square().sum(1) for k, t in self.target.items()

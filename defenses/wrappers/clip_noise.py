@@ -13,6 +13,7 @@ from leakbench.base import flat, unflat
 class ClipNoise(Wrapper):
     """L2 norm of the whole message at most ``clip``, then N(0, (noise clip)^2) on every entry."""
 
+    masks: ClassVar[bool | None] = False
     paper: ClassVar[str] = "McMahan et al., ICLR 2018, Algorithm 1"
 
     clip: float = Field(1.0, gt=0, description="bound on the L2 norm of a message")

@@ -30,6 +30,7 @@ class Quantise(Wrapper):
     averaging gains what the number moves meanwhile.
     """
 
+    masks: ClassVar[bool | None] = False
     paper: ClassVar[str] = "ours"
 
     number: Literal["float16", "int16", "int8", "int4", "int2"] = Field(

@@ -31,6 +31,7 @@ class AdamStep:
         rate: its learning rate.
         dtype: in which the client computed.
         epsilon: Adam's.
+        sent: {name: bool}, which numbers of the update were; all of them if None.
 
     ``observed``: the gradient as far as it can be told: its numbers where they can, ± the largest
     that could be told elsewhere. ``compared`` makes of a gradient what equals that where the
@@ -45,16 +46,22 @@ class AdamStep:
         rate: float,
         dtype: torch.dtype,
         epsilon: float = 1e-8,
+        sent: Mapping[str, Tensor] | None = None,
     ) -> None:
+        if sent is not None and not all(bool(told.all()) for told in sent.values()):
+            # What was not sent says nothing of how steps were cut or noised.
+            update = {k: torch.where(sent[k], v, 0.0) for k, v in update.items()}
+        else:
+            sent = None
         moved = {k: -v / rate for k, v in update.items()}
         unit = torch.finfo(dtype).eps
         blur = {k: SURE * unit * (received[k].abs() / rate + 2) for k in moved}
         self.told: dict[str, Tensor] = {}  # what ``compared`` goes by
-        share = _share(moved, blur)
+        share = _share(_of_sent(moved, sent), _of_sent(blur, sent))
         if share < 1:
             moved = {k: v / share for k, v in moved.items()}
             blur = {k: b.clamp(min=UNSURE) for k, b in blur.items()}
-        self.rough = _rough(moved, blur)
+        self.rough = _rough(_of_sent(moved, sent), _of_sent(blur, sent))
         if self.rough:
             self.observed = moved
             return
@@ -88,6 +95,15 @@ class AdamStep:
     def _cut(self, name: str, g: Tensor) -> Tensor:
         most, sign = self.told[f"{MOST}/{name}"], self.told[f"{SIGN}/{name}"]
         return torch.where(most.isinf(), g, sign * torch.minimum(sign * g, most))
+
+
+def _of_sent(
+    tensors: Mapping[str, Tensor], sent: Mapping[str, Tensor] | None
+) -> Mapping[str, Tensor]:
+    """The numbers that were sent, of the tensors of which any was; as they are if all were."""
+    if sent is None:
+        return tensors
+    return {k: v[sent[k]] for k, v in tensors.items() if bool(sent[k].any())}
 
 
 def _rough(steps: Mapping[str, Tensor], blur: Mapping[str, Tensor]) -> bool:

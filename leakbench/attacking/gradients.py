@@ -65,12 +65,16 @@ def read_chained(seen: Sequence[Message], told: Sequence[Message], source: Sourc
     found = _Read(seen, source)
     for sender, rounds in _took_part(source).items():
         before: dict[str, Tensor] | None = None
+        known: dict[str, Tensor] = {}  # which numbers all of its updates until now have told
         for key in ((sender, t) for t in rounds):
             moved = found.moved(key)
             if moved is None or key[1] not in given:
                 break
             before = source.method.bent_gradient(moved, before, given[key[1]])
-            found.add(key, found.whole[key].receiver, before)
+            if found.whole[key].sparse:
+                here = found.whole[key].told()
+                known = {k: v & known[k] if known else v for k, v in here.items()}
+            found.add(key, found.whole[key].receiver, before, known)
     return found.ordered([m for m in seen if m.kind != "update"])
 
 
@@ -100,16 +104,27 @@ class _Read:
             return None
         return {k: -u / (rate * steps) for k, u in self.whole[key].payload.items()}
 
-    def add(self, key: Key, receiver: str, slope: dict[str, Tensor]) -> None:
-        """The update that ``slope`` makes; none where nobody knows what it was made of."""
+    def add(
+        self,
+        key: Key,
+        receiver: str,
+        slope: dict[str, Tensor],
+        known: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """The update that ``slope`` makes; none where nobody knows what it was made of.
+
+        ``known``: {name: bool}, which of its numbers are; {} and None: all.
+        """
         training, loss = _training(self.source, key[1]), self.source.method.plain_loss
         rate, steps = self.pace(key, training)
         if key not in self.audited or training is None or not steps:
             return
         payload = {k: -rate * steps * g for k, g in slope.items()}
+        if known:
+            payload = {k: torch.where(known[k], v, 0.0) for k, v in payload.items()}
         sender, t = key
         here = (t, training.phase, sender, receiver, "update")
-        self.made[key] = Message(*here, payload, loss=loss)
+        self.made[key] = Message(*here, payload, loss=loss, sparse=bool(known))
         for p in self.asked:
             if (p.sender, p.round) == key and key in self.whole:
                 self.probes.append(_freed(p, self.whole[key], slope, rate, steps, loss))
@@ -172,4 +187,7 @@ def _freed(
     freed = {
         k: v + rate * correction[k] if k in correction else v for k, v in probe.payload.items()
     }
+    if probe.sparse:
+        mine, whole = probe.told(), real.told()
+        freed = {k: torch.where(mine[k] & whole[k], v, 0.0) for k, v in freed.items()}
     return replace(probe, payload=freed, loss=loss)

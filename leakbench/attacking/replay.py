@@ -354,6 +354,10 @@ class Replay:
             return self.adam.observed
         return {k: -v / self.rate for k, v in self._update().items()}
 
+    def sent(self) -> dict[str, Tensor]:
+        """{name: bool}: which numbers of ``observed()`` the message tells; others are no data."""
+        return {k: v for k, v in self.message.told().items() if k in self.trained}
+
     def compared(self, gradient: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What of a ``gradient`` is held against ``observed()``; differentiable.
 
@@ -370,7 +374,7 @@ class Replay:
         rate, terms = self.rate * step_factor(optimizer.factors, 0), optimizer.terms
         shrunk = rate * terms.weight_decay if terms.decoupled else 0.0
         moved = {k: v + shrunk * start[k] for k, v in self._update().items()}
-        return AdamStep(moved, start, rate, self._sent_in, terms.epsilon)
+        return AdamStep(moved, start, rate, self._sent_in, terms.epsilon, sent=self.sent())
 
     def _update(self) -> dict[str, Tensor]:
         """What was sent of trained tensors, as if all had been trained at ``rate``."""

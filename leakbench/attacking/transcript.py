@@ -170,6 +170,7 @@ class Transcript(Source):
         round: int = 1,
         phase: int | None = None,
         labels: Any = None,
+        sparse: bool = False,
     ) -> None:
         """One message that crossed.
 
@@ -186,6 +187,7 @@ class Transcript(Source):
             labels: of the n examples behind an update, for attackers who are granted them: (n,),
                 in the order in which they were trained on, the same in every epoch; or (epochs, n),
                 a row for each epoch. (n, 1), one-hot (n, classes) and whole floats will do.
+            sparse: its zeros were not sent (of the largest k numbers, say), and are no data.
 
         Raises:
             UsageError: one of these is wrong or does not fit the model, a number is not finite, or
@@ -205,7 +207,7 @@ class Transcript(Source):
             given = {k: v for k, v in given.items() if v.is_floating_point()}
         self._check(kind, sender, given, what)
         place = (sender, round, self._phase(kind, sender, round, phase), None)
-        message = Message(round, place[2], sender, receiver, kind, given)
+        message = Message(round, place[2], sender, receiver, kind, given, sparse=sparse)
         if message.name in self._messages:
             raise UsageError(f"{what} is there already; give another sender, round or phase.")
         if labels is not None:

@@ -310,6 +310,9 @@ class Wrapper(Spec):
 
     linear: ClassVar[bool] = False  # True: leaves the mean as it is, so fused rounds stay exact
     sums: ClassVar[bool] = False  # True: the server receives only the sum
+    # Are its zeros numbers that it leaves out? Attackers then take none of a message for data. Of
+    # a wrapper that says nothing, one that makes a number of an update 0 is refused.
+    masks: ClassVar[bool | None] = None
     paper: ClassVar[str] = ""
 
     kinds: tuple[str, ...] = Field(

@@ -69,6 +69,7 @@ class Federation:
         self.recorder: Observer[Federation] = recorder or Observer()
         self.traffic = Traffic({k for w in self.wrappers for k in w.kinds})
         self.summed = {k for w in self.wrappers if w.sums for k in w.kinds}
+        self.masked = {k for w in self.wrappers if w.masks for k in w.kinds}
         if self.summed and round_size(method, self.facts.clients) < 2:
             raise UsageError(
                 "a sum over one client is that client's own message: with secure_sum use a fraction"

@@ -90,6 +90,8 @@ class Client:
     rng: Rng
     get_data: Callable[[], Batch] | None = field(repr=False, default=None)
     local: dict[str, Tensor] | None = field(repr=False, default=None)
+    # Of the training whose update a wrapper is given: of each local step; nothing elsewhere.
+    batches: Sequence[Batch] = field(repr=False, default=())
 
     @property
     def data(self) -> Batch:

@@ -186,12 +186,14 @@ class PartyRunner:
         own = {k: v.detach() for k, v in group_leaves("own", leaves).items()}
         me.rng = rng.at(name + path)
         mean = torch.stack(losses).mean() if losses else torch.zeros((), dtype=self.dtype)
-        return {**self.finish(me, weights, own, each), "loss": mean}
+        return {**self.finish(me, weights, own, each, batches), "loss": mean}
 
-    def finish(self, me: Client, weights: Tree, own: Tree, each: Tree) -> Tree:
+    def finish(
+        self, me: Client, weights: Tree, own: Tree, each: Tree, batches: Sequence[Batch]
+    ) -> Tree:
         """Split a trained model into the update, which is sent, and what the client keeps."""
         received = me.inbox.get("model", {})
-        me.net, me.own = Net(self.module, weights), own  # what a wrapper sees
+        me.net, me.own, me.batches = Net(self.module, weights), own, batches  # a wrapper sees it
         moved = {k: v for k, v in received.items() if k not in self.frozen}
         update = {k: weights[k] - v for k, v in moved.items() if v.is_floating_point()}
         sent = self.wire({"update": update}, me, "train")["update"] if update else {}
@@ -225,7 +227,8 @@ def _changed(wrapper: Wrapper, kind: str, before: Tree, after: Tree) -> Tree:
     The record says of every message that is covered that the wrapper changed it.
 
     Raises:
-        UsageError: it left the message as it is, or made fractions of class numbers.
+        UsageError: it left the message as it is, made fractions of class numbers, or left numbers
+            of an update out and does not say so.
     """
     was, now = flat(before), flat(after)
     what = f"the wrapper {type(wrapper).__name__}"
@@ -235,6 +238,12 @@ def _changed(wrapper: Wrapper, kind: str, before: Tree, after: Tree) -> Tree:
             f"{what} leaves what clients send as {kind!r} as it is, so it would be called covered"
             " and is not: name the kinds of messages that it changes."
         )
+    if wrapper.masks is None and kind == "update" and _dropped(was, now):
+        raise UsageError(
+            f"{what} sends 0 in place of numbers: let it say `masks: ClassVar[bool | None] = True`"
+            " if they are not sent, or attackers would take them for data; False if 0 is what"
+            " became of them."
+        )
     broken = [k for k in was.keys() & now.keys() if _whole(was[k]) and not _whole(now[k])]
     if broken and kind == "labels":
         raise UsageError(
@@ -242,6 +251,12 @@ def _changed(wrapper: Wrapper, kind: str, before: Tree, after: Tree) -> Tree:
             " this kind out."
         )
     return after
+
+
+def _dropped(was: dict[str, Tensor], now: dict[str, Tensor]) -> bool:
+    """Is any number 0 that was not?"""
+    both = [(was[k], now[k]) for k in was.keys() & now.keys() if was[k].shape == now[k].shape]
+    return any(bool(((a != 0) & (b == 0)).any()) for a, b in both)
 
 
 def _whole(t: Tensor) -> bool:

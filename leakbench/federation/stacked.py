@@ -39,7 +39,7 @@ def stacked(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
             todo = {j: own[s] for j, own in enumerate(sizes) if s < len(own)}
             for some in side.groups(todo, s, plan, data):
                 side.step(some, s, plan.step(data, some, s))
-    return side.finished(plan.who, sizes)
+    return side.finished(plan, data)
 
 
 @dataclass
@@ -144,19 +144,20 @@ class _Side:
             blank = {k: torch.zeros_like(self.leaves[k]) for k in made}
             self.moments[kind] = _written({**blank, **self.moments[kind]}, at, made)
 
-    def finished(self, who: Sequence[int], sizes: list[list[int]]) -> Tree:
+    def finished(self, plan: Plan, data: TaskData) -> Tree:
         """What each of them sends and keeps, as the reference has it."""
         runner, local = self.local.runner, self.local
         trained = {k: v.detach() for k, v in self.leaves.items()}
         weights = {**self.rest, **group_leaves("model", trained)}
         out = []
-        for j, own in enumerate(sizes):
-            mine = single(self.each, j, who[j])
+        for j, who in enumerate(plan.who):
+            mine, batches = single(self.each, j, who), plan.batches(data, j)
             me = runner.me(local.t, mine, local.inbox)
             me.rng = me.rng.at(local.name)
             whole = {**self.still, **row(weights, j)}
-            made = runner.finish(me, whole, row(group_leaves("own", trained), j), mine)
-            out.append({**made, "loss": self.losses[j] / max(len(own), 1)})
+            own = row(group_leaves("own", trained), j)
+            made = runner.finish(me, whole, own, mine, batches)
+            out.append({**made, "loss": self.losses[j] / max(len(batches), 1)})
         return stack(out)
 
 

@@ -7,13 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import inside, read_tree, write_tree
+from leakbench.base.lazy import torch
 from leakbench.base.shapes import check_shape
 from leakbench.base.tree import Tree, flat, nbytes, unflat
 from leakbench.record.shapes import MessagesHeader
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LARGE = ("model", "update", "sum", "generator", "variate")
 SMALL: tuple[str, ...] = ("prototype", "features", "labels", "mean_data", "data", "statistics")
@@ -39,7 +43,17 @@ class Message:
     # Of an update that was read off another message (``Defense.tells``): the name of the loss that
     # makes it. "": it is what was sent, and its training's loss made it.
     loss: str = ""
-    sparse: bool = False  # of an update: its zeros were not sent, and are no data
+    sparse: bool = False  # its zeros were not sent, and are no data
+
+    def told(self) -> dict[str, Tensor]:
+        """{name: bool}: which of the payload's numbers were sent; "": of one that has no names.
+
+        All of them, but for the zeros of one that is ``sparse``.
+        """
+        leaves = flat(self.payload)
+        if self.sparse:
+            return {k: v != 0 for k, v in leaves.items()}
+        return {k: torch.ones_like(v, dtype=torch.bool) for k, v in leaves.items()}
 
     @property
     def name(self) -> tuple[int, int, str, str, str, int | None]:

@@ -99,7 +99,8 @@ class Recorder(Observer[Federation]):
                 message = None
                 if kind in sent:
                     to = "aggregator" if kind in fed.summed else "server"
-                    message = Message(*client, to, kind, row(sent[kind], j))
+                    masked = kind in fed.masked
+                    message = Message(*client, to, kind, row(sent[kind], j), sparse=masked)
                     self.sent.append(message)
                 if kind in bare:
                     undefended = Message(*client, "server", kind, row(bare[kind], j))
@@ -119,7 +120,8 @@ class Recorder(Observer[Federation]):
 
     def summed(self, fed: Federation, kind: str, payload: Tree) -> None:
         """Keep the sum, or its last layer; its payload says of which kind."""
-        told = Message(fed.t, fed.phase, "aggregator", "server", "sum", {kind: payload})
+        where = (fed.t, fed.phase, "aggregator", "server", "sum")
+        told = Message(*where, {kind: payload}, sparse=kind in fed.masked)
         if self._keeps(fed, "sum", nbytes(payload), uplink=True):
             self.sent.append(told)
         elif kind == "update" and self._pools(fed):
@@ -156,9 +158,11 @@ class Recorder(Observer[Federation]):
         for part in last_layers.last_layers_of(fed, kept, name, each, todo, update):
             client = (fed.t, fed.phase, part.client)
             message = Message(*client, to, "update", part.sent, part="last_layer")
+            message = replace(message, sparse="update" in fed.masked)
             self.sent.append(message)
             if part.bare is not None:
-                self._bare(replace(message, receiver="server", payload=part.bare), message)
+                bare = replace(message, receiver="server", payload=part.bare, sparse=False)
+                self._bare(bare, message)
 
     def _keeps_last_layers(self, fed: Federation) -> bool:
         return self.policy.keeps_last_layers(fed.t, self.rounds, last_layers.turns(fed))
@@ -211,6 +215,7 @@ class Recorder(Observer[Federation]):
             client = (fed.t, fed.phase, f"client/{i}")
             to = "aggregator" if "update" in fed.summed else "server"
             message = Message(*client, to, "update", trained["update"], probe)
+            message = replace(message, sparse="update" in fed.masked)
             self.sent.append(message)
             if any("update" in w.kinds for w in fed.wrappers):
                 plain = fed.bare_runner()

@@ -120,7 +120,7 @@ def test_under_every_wrapper(name, wrap, kinds):
     (slow, refused), (fast, again) = under("loop"), under("auto")
     assert refused == again
     if "leaves what clients send" in refused:
-        assert wrap == "without_bias"
+        assert wrap in ("without_bias", "soteria")  # they cover updates alone
         return
     if refused:
         assert cover[0].sums

@@ -66,7 +66,7 @@ def test_the_record_says_so(tmp_path):
     _, meta = read_tree(run.path / "transcript" / "round-000001.safetensors")
     assert [m.get("sparse", False) for m in meta["messages"]] == [False, True, True, True]
     assert "no_control" not in run.meta
-    how = {"message": "update", "engine": "breaching", "attacker": "naive"}
+    how = {"message": "update", "engine": "breaching", "package": "analytic", "attacker": "naive"}
     with pytest.raises(lb.UsageError, match="a part was not sent"):
         lb.attack(run, "gradient_inversion", at=["final"], **how)
 
