@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leakbench.attacking import Outline, View, covered
+from leakbench.attacking import Outline, View
 from leakbench.base import torch
 from leakbench.federation import party
 from leakbench.record import Message
@@ -70,9 +70,10 @@ def _company(view: View, round: int) -> dict[int, float]:
 
 def uncovered(run: Outline) -> str:
     """Why nothing is gained by adding up a run's updates, or nobody can be told apart in sums."""
-    if not covered(run.sent, "update"):
+    lines = [s for s in run.sent if (s["kind"], s["sender"]) == ("update", "client")]
+    if lines and all(s["covered"] is False for s in lines):
         return "no wrapper covers updates, so that there is nothing to add up: see source=update"
-    to = {s["receiver"] for s in run.sent if (s["kind"], s["sender"]) == ("update", "client")}
+    to = {s["receiver"] for s in lines}
     if "server" not in to and _inseparable(run.traffic("model")):
         return (
             "updates are summed, and every client always takes part together with the same other"
