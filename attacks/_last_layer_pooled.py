@@ -41,7 +41,8 @@ def covered(view: View) -> list[tuple[LayerStep, Mapping[int, float]]]:
     Oldest first.
     """
     known = sorted(sent(view), key=lambda one: one[0].round)
-    out, round, at = [], -1, None
+    out: list[tuple[LayerStep, Mapping[int, float]]] = []
+    round, at = -1, None
     for done, (m, parts) in enumerate(known):
         view.progress(done / len(known))
         if m.round != round:  # all of a round started at one model
