@@ -65,7 +65,7 @@ class PrototypeFromUpdate(Attack):
 
     @property
     def threat(self) -> ThreatModel:
-        kinds = ("update", "model", "prototype", "statistics")
+        kinds: tuple[str, ...] = ("update", "model", "prototype", "statistics")
         if self.source == "pooled":
             kinds = tuple(dict.fromkeys((*kinds, *_disaggregation.KINDS)))
         return ThreatModel(
