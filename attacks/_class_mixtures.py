@@ -2,21 +2,20 @@
 
 To first order an update is a mixture of what each class alone would have made of the model,
 u = Σ_c s_c g_c, and the shares s of a client's classes are the same in every round. Each message so
-is an equation, of a client or, of a sum, of all that took part in it; noise and changing company
-cancel over the rounds. Sums over changing cohorts are told apart as by Lam et al. (ICML 2021,
-"gradient disaggregation"), who sought updates; shares are fewer and stay the same.
+is an equation (``_disaggregation``) for numbers that are few and stay the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from attacks._disaggregation import TURNS, heard, pull, rounds_read, sent, trusted, weights_of
 from leakbench import models
-from leakbench.attacking import Replay, View
+from leakbench.attacking import Outline, Replay, View
 from leakbench.base import MethodError, torch
-from leakbench.federation import Batch, Examples, party, trainings
+from leakbench.federation import Batch, Examples, trainings
 from leakbench.record import Message
 
 if TYPE_CHECKING:
@@ -24,12 +23,11 @@ if TYPE_CHECKING:
 
 WHOLE = 1_000_000  # weights up to which all of an update are read, of more its last layer
 SHOWN = 50  # auxiliary examples of each class
-TURNS = 5  # of weighing the messages by what is left of them
 STEPS = 3000  # of a descent, at most
 STILL = 1e-9  # of the shares' length: a step below is none
-RIDGE = 0.01  # pull to what all clients together hold, of the equations' own weight
 POWERS = 50  # turns by which the largest curvature is found
 STEEPER = 1.1  # times what they find, which is a little less
+SPEED = 4e10  # operations in a second
 FAINT = 0.02  # a share below is none
 
 
@@ -64,13 +62,19 @@ def pooled(view: View, rng: torch.Generator) -> dict[int, Tensor]:
     return pooled_of(known, who) if known else {}
 
 
+def seconds(run: Outline) -> float:
+    """Predicted time, the control's too: in each round a step for each class, and what it needs."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        run.module()(run.blank())
+    step = 0.002 + 3 * SHOWN * counter.get_total_flops() / SPEED
+    return 2 * rounds_read(run) * (0.015 + run.facts.classes * step)
+
+
 def pooled_of(known: Sequence[Equation], who: Sequence[int]) -> dict[int, Tensor]:
     """The same of the clients ``who``, among whom are all that an equation is about."""
-    weights = torch.zeros(len(known), len(who), dtype=torch.float64)
-    for row, one in zip(weights, known, strict=True):
-        for client, weight in one.parts.items():
-            row[who.index(client)] = weight
-    found = solved(weights, known)
+    found = solved(weights_of([e.parts for e in known], who), known)
     told = found.any(1, keepdim=True)
     held = torch.where(told, found, found.sum(0))
     if not bool(held.any()):
@@ -80,26 +84,13 @@ def pooled_of(known: Sequence[Equation], who: Sequence[int]) -> dict[int, Tensor
     return dict(zip(who, clear / clear.sum(1, keepdim=True), strict=True))
 
 
-def heard(view: View) -> list[int]:
-    """The clients of whom an update was seen, or who received the model in a round."""
-    rows = view.traffic("model")
-    found = {*_receivers(rows[rows[:, 0] > 0])}
-    for m in view.messages("update", last_layer=True):
-        found.add(party(m.sender))
-    return sorted(found)
-
-
-def _receivers(rows: Tensor) -> list[int]:
-    return sorted({c for c in rows[:, 2].tolist() if c >= 0})
-
-
 def equations(view: View, rng: torch.Generator) -> Iterator[Equation]:
     """One for each update, and each sum of updates, of a round of which the model is known."""
     told = {m.round for m in view.messages("model", sender="server")}
-    sent = [(m, parts) for m, parts in _sent(view) if m.round in told]
+    known = [(m, parts) for m, parts in sent(view) if m.round in told]
     made: dict[tuple[Any, ...], _Classes] = {}  # the same for all who train alike in a round
-    for done, (m, parts) in enumerate(sent):
-        view.progress(done / len(sent))
+    for done, (m, parts) in enumerate(known):
+        view.progress(done / len(known))
         place = (m.round, m.phase, m.loss, *m.payload)
         try:
             if place not in made:
@@ -109,8 +100,8 @@ def equations(view: View, rng: torch.Generator) -> Iterator[Equation]:
         names, alone, rate = made[place]
         update = torch.cat([m.payload[n].double().cpu().flatten() for n in names]) / rate
         if m.sparse:
-            known = _told(m, names)
-            alone, update = alone[:, known], update[known]
+            there = _told(m, names)
+            alone, update = alone[:, there], update[there]
         if not len(update):
             continue
         if bool(alone.isfinite().all()) and bool(update.isfinite().all()):
@@ -122,36 +113,6 @@ def _told(m: Message, names: Sequence[str]) -> Tensor:
     """(P,) bool: which of the numbers that are read were sent."""
     told = m.told()
     return torch.cat([told[n].cpu().flatten() for n in names])
-
-
-def _sent(view: View) -> list[tuple[Message, dict[int, float]]]:
-    """Updates of each round's first training, and whose they are: {client: its weight in it}."""
-    out = []
-    for m in view.messages("update", last_layer=True):
-        out.append((m, {party(m.sender): 1.0}))
-    for m in view.messages("sum", last_layer=True):
-        parts = _company(view, m.round)
-        if "update" in m.payload and parts:
-            one = replace(m, sender=f"client/{min(parts)}", payload=m.payload["update"])
-            out.append((one, parts))
-    first: dict[int, int] = {}
-    for m, _ in out:
-        first[m.round] = min(m.phase, first.get(m.round, m.phase))
-    return [(m, parts) for m, parts in out if m.phase == first[m.round]]
-
-
-def _company(view: View, round: int) -> dict[int, float]:
-    """Who took part in a round's sum, which the server knows that sent them the model."""
-    rows = view.traffic("model")
-    who = _receivers(rows[rows[:, 0] == round])
-    counts = {}
-    if view.loss_method().average == "weighted":
-        for m in view.messages("count", round=round):
-            counts[party(m.sender)] = float(m.payload)
-    if not counts.keys() >= set(who):
-        counts = dict.fromkeys(who, 1.0)
-    whole = sum(counts[c] for c in who)
-    return {c: counts[c] / whole for c in who} if whole else {}
 
 
 def _of_classes(view: View, m: Message, rng: torch.Generator) -> _Classes:
@@ -207,9 +168,8 @@ def _alike(aux: Examples, classes: int) -> Batch:
 def solved(weights: Tensor, known: Sequence[Equation]) -> Tensor:
     """Shares (N, K), 0 or more and of any sum, of N clients, which explain T messages best.
 
-    Least squares, in which a message counts the less, the less of it is explained: what is left is
-    a wrapper's noise, or that the client's examples are not the attacker's. ``weights`` (T, N) are
-    those of each client in each message.
+    Least squares, in which messages count as they are ``trusted``. ``weights`` (T, N) are those of
+    each client in each message.
     """
     grams, seen = torch.stack([e.gram for e in known]), torch.stack([e.seen for e in known])
     length = torch.tensor([e.length for e in known], dtype=torch.float64)
@@ -222,27 +182,22 @@ def solved(weights: Tensor, known: Sequence[Equation]) -> Tensor:
         mixed = weights @ found
         matched = 2 * (seen * mixed).sum(1) - torch.einsum("tk,tkl,tl->t", mixed, grams, mixed)
         left = ((length - matched) / numbers).clamp(min=0)
-        usual = left.median().clamp(min=1e-12 * float((length / numbers).max()))
-        counts = usual / (left + usual)  # none counts for all, however well it is explained
+        counts = trusted(left, 1e-12 * float((length / numbers).max()))
     return found
 
 
 def explained(weights: Tensor, grams: Tensor, seen: Tensor) -> Tensor:
-    """The same, where all messages count alike, with ``grams`` (T, K, K) and ``seen`` (T, K).
-
-    With a slight pull of each client to the shares of all together: who was never apart from others
-    is as they are.
-    """
+    """The same, where all messages count alike, with ``grams`` (T, K, K) and ``seen`` (T, K)."""
     whole = weights.sum(1)
     all_of_them = torch.einsum("t,tkl->kl", whole.square(), grams)
     centre = nonnegative(lambda s: all_of_them @ s, whole @ seen, torch.ones_like(seen[0]))
     own = weights.square().T @ grams.diagonal(dim1=1, dim2=2).mean(1)
-    pull = RIDGE * own.clamp(min=float(own.max()) * 1e-6)[:, None]
+    held = pull(own)[:, None]
 
     def product(s: Tensor) -> Tensor:
-        return weights.T @ torch.einsum("tkl,tl->tk", grams, weights @ s) + pull * s
+        return weights.T @ torch.einsum("tkl,tl->tk", grams, weights @ s) + held * s
 
-    return nonnegative(product, weights.T @ seen + pull * centre, centre.expand(len(own), -1))
+    return nonnegative(product, weights.T @ seen + held * centre, centre.expand(len(own), -1))
 
 
 def nonnegative(product: Callable[[Tensor], Tensor], right: Tensor, start: Tensor) -> Tensor:

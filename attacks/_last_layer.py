@@ -22,6 +22,16 @@ SAME = 1e-5  # lengths of updates that differ by less, relatively, are one
 
 
 @dataclass(frozen=True)
+class LayerStart:
+    """The last layer as a round's clients received it, in float64."""
+
+    received: dict[str, Tensor]  # its weights and, where it has one, its bias, by name
+    start: Tensor  # (dim, n): the same, a bias the last column
+    usual: Tensor  # (n or more,): its mean input where the network is shown noise, and 1
+    clipped: bool  # were the round's updates longer?
+
+
+@dataclass(frozen=True)
 class LayerStep:
     """One client's step of the last layer, in float64; a bias is the last column of both."""
 
@@ -65,28 +75,40 @@ def sent(view: View) -> list[Message]:
     return sorted(kept, key=lambda m: (m.round, m.sender))
 
 
-def step(view: View, m: Message) -> LayerStep | None:
-    """The last layer's step in an update; None where its model was not kept, or has another end."""
+def start(view: View, round: int) -> LayerStart | None:
+    """What a round's clients received; None where it was not kept, or has another end."""
     name, layer = models.last_layer(view.module, view.facts.shape)
-    sent = view.messages("model", sender="server", round=m.round, last_layer=True)
+    sent = view.messages("model", sender="server", round=round, last_layer=True)
     keys = [
         k
         for k in (models.tensor_of(name, "weight"), models.tensor_of(name, "bias"))
         if sent and k in sent[-1].payload
     ]
-    if layer is None or not keys or keys[0] not in m.payload:
+    if layer is None or not keys:
         return None
-    received = sent[-1].payload
-    usual = _usual(view, name, received)
-    start, moved = _columns(received, keys, received), _columns(m.payload, keys, received)
-    told = _columns(m.told(), keys, received) != 0
+    received = {k: sent[-1].payload[k] for k in keys}
+    usual = _usual(view, name, sent[-1].payload)
+    return LayerStart(received, _columns(received, keys, received), usual, _clipped(view, round))
+
+
+def step(view: View, m: Message) -> LayerStep | None:
+    """The last layer's step in an update; None where its model was not kept, or has another end."""
+    at = start(view, m.round)
+    return None if at is None else step_from(view, at, m)
+
+
+def step_from(view: View, at: LayerStart, m: Message) -> LayerStep | None:
+    """The same, where the start is known."""
+    keys, bias = [*at.received], len(at.received) > 1
+    if keys[0] not in m.payload:
+        return None
+    moved, told = (_columns(one, keys, at.received) for one in (m.payload, m.told()))
     if m.sparse:
-        moved = completed(moved, told)
-    if len(keys) > 1 and not bool(told[:, -1].any()):
-        moved[:, -1] = _missing(moved[:, :-1], usual)
-    like = usual[: start.shape[1]]
-    clipped = _clipped(view, m.round)
-    return LayerStep(m, start, moved, _rate(view, m), like, len(keys) > 1, clipped)
+        moved = completed(moved, told != 0)
+    if bias and not bool(told[:, -1].any()):
+        moved[:, -1] = _missing(moved[:, :-1], at.usual)
+    like = at.usual[: at.start.shape[1]]
+    return LayerStep(m, at.start, moved, _rate(view, m), like, bias, at.clipped)
 
 
 def _columns(payload: Any, keys: list[str], like: Any) -> Tensor:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast, runtime_checkable
 
 from pydantic import Field
 
-from attacks import _linear_codes
+from attacks import _disaggregation, _last_layer_pooled, _linear_codes
 from attacks._low_rank import completed
 from attacks._output_moves import doubts
 from leakbench import models
@@ -55,6 +56,11 @@ class CodewordFromUpdate(Attack):
     Several local steps add up to the same signs, and so do several rounds (the Gram matrices of the
     steps, each of trace 1, are added). A client whose images have all reached the margin sends a
     zero, and is a failed unit. Under ``secure_sum`` there is no step of one client to read.
+
+    With ``source`` = "pooled" it listens to every round, where a wrapper covers updates: noised
+    steps, or their sums over changing cohorts (``_disaggregation``). A client's are read along what
+    the network makes of noise, an input of W along which all add up; as the leading vector of its
+    mean step; and as above, where it sent any. Of these the one whose word is the least chance.
     """
 
     about: ClassVar[str] = "which secret codeword does a client's update train towards?"
@@ -62,6 +68,11 @@ class CodewordFromUpdate(Attack):
     paper: ClassVar[str] = "ours; the decoder: Fossorier and Lin, IEEE Trans. Inf. Theory 1995"
     metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, RECOVERED, RECOVERY_PRECISION, CODEWORD_BITS)
 
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"source": "pooled"})
+
+    source: Literal["update", "pooled"] = Field(
+        "update", description="what is read: a client's own updates, or these and sums of them"
+    )
     together: bool = Field(
         True, description="read all updates of a client so far; false: its newest alone"
     )
@@ -69,12 +80,17 @@ class CodewordFromUpdate(Attack):
 
     @property
     def threat(self) -> ThreatModel:
+        pooled = self.source == "pooled"
         return ThreatModel(
-            kinds=("update",),
-            rounds="all" if self.together else "last",
+            kinds=("update", *_disaggregation.KINDS) if pooled else ("update",),
+            rounds="all" if pooled or self.together else "last",
             knows=("method", "facts"),
             rung="method",
         )
+
+    @property
+    def pools(self) -> bool:
+        return self.source == "pooled"
 
     def obstacle(self, run: Outline) -> str:
         why = super().obstacle(run)
@@ -88,34 +104,68 @@ class CodewordFromUpdate(Attack):
             return "the network does not end in a linear layer with an output for each bit"
         if models.tensor_of(name, "weight") in kept_names(method, run.module()):
             return f"the last layer ({name}) never leaves the client"
-        return ""
+        return _disaggregation.uncovered(run) if self.pools else ""
+
+    def seconds(self, run: Outline) -> float:
+        more = _last_layer_pooled.seconds(run) if self.pools else 0.0
+        return super().seconds(run) + more
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
+        if self.pools:
+            return self._doubted(view, self._pooled(view))
+        read = [self._read(view, who, steps) for who, steps in self._steps(view).items()]
+        return self._doubted(view, read)
+
+    def _steps(self, view: View) -> dict[str, list[Tensor]]:
+        """{client: its own steps of the code stage, oldest first}."""
         name, _ = models.last_layer(view.module, view.facts.shape)
         sent: dict[str, list[Tensor]] = {}
-        told: dict[str, list[Message]] = {}
         for m in self._sent(view):
-            told.setdefault(m.sender, []).append(m)
             weight = models.tensor_of(name, "weight")
             step = m.payload[weight].double().cpu()
             if m.sparse:  # an output of which nothing was sent is a bit that is not read
                 step = completed(step, m.told()[weight].cpu(), most=1)
             sent.setdefault(m.sender, []).append(step)
-        found = [self._read(view, who, steps) for who, steps in sent.items()]
+        return sent
+
+    def _doubted(self, view: View, found: Iterable[Guess]) -> list[Guess]:
+        """With what is said of those whose updates tell of few outputs."""
+        name, _ = models.last_layer(view.module, view.facts.shape)
+        told: dict[str, list[Message]] = {}
+        for m in self._sent(view):
+            told.setdefault(m.sender, []).append(m)
         return [
-            g if g.failed or g.accepted else replace(g, flags=doubts(told[g.unit], name))
+            g
+            if g.failed or g.accepted or g.unit not in told
+            else replace(g, flags=doubts(told[g.unit], name))
             for g in found
         ]
+
+    def _pooled(self, view: View) -> list[Guess]:
+        alone, found, out = self._steps(view), _last_layer_pooled.means(view), []
+        for who in self._units(view):
+            reads = []
+            if who in found:
+                mean = found[who]
+                reads = [mean.along, *([common_signs([mean.moved])] if mean.moved.any() else [])]
+            own = [s for s in alone.get(who, []) if bool(s.isfinite().all()) and bool(s.any())]
+            out.append(self._decoded(view, who, [*reads, *([common_signs(own)] if own else [])]))
+        return out
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """A codeword drawn blindly, with the client's public number."""
         code, out = self._method(view).generator(), []
-        for who in dict.fromkeys(m.sender for m in self._sent(view)):
+        for who in self._units(view):
             known = self._known(view, who)
             drawn = torch.randint(2, (len(code) - len(known),), generator=rng)
             bits = torch.cat([known, drawn]).to(code) @ code % 2
             out.append(self._guess(view, who, bits > 0))
         return out
+
+    def _units(self, view: View) -> list[str]:
+        if self.pools:
+            return [f"client/{c}" for c in _disaggregation.heard(view)]
+        return list(dict.fromkeys(m.sender for m in self._sent(view)))
 
     def _sent(self, view: View) -> list[Message]:
         return view.messages("update", last_layer=True)
@@ -134,13 +184,21 @@ class CodewordFromUpdate(Attack):
         steps = [step for step in steps if bool(step.any())]
         if not steps:
             return Guess(who, view.round, failed="the last layer's step is zero")
-        read, known = common_signs(steps), self._known(view, who)
-        begins = read[: len(known)] @ (2.0 * known.double() - 1)
-        plain = read > 0 if begins >= 0 else read < 0
+        return self._decoded(view, who, [common_signs(steps)])
+
+    def _decoded(self, view: View, who: str, reads: list[Tensor]) -> Guess:
+        """Of ``reads`` (length,), each the codeword as its numbers tell it up to one sign."""
+        reads = [read for read in reads if bool(read.any())]
+        if not reads:
+            return Guess(who, view.round, failed=_disaggregation.NOTHING)
+        known, code = self._known(view, who), self._method(view).generator()
+        begins = reads[0][: len(known)] @ (2.0 * known.double() - 1)
+        plain = reads[0] > 0 if begins >= 0 else reads[0] < 0
         if not self.decode:
             return self._guess(view, who, plain)
-        word = _linear_codes.decoded(self._method(view).generator(), read, known)
-        if word.by_chance > SURE:
+        words = [_linear_codes.decoded(code, read, known) for read in reads]
+        word = min(words, key=lambda one: one.by_chance)
+        if word.by_chance * len(words) > SURE:
             return self._guess(view, who, plain)
         return self._guess(view, who, word.bits, accepted=True)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from attacks import _class_mixtures, _label_shares, _updates
+from attacks import _class_mixtures, _disaggregation, _label_shares, _updates
 from attacks._noisy_counts import most_likely
 from attacks._output_moves import bias_of, doubts, moved, of_classes, reads_classes
 from attacks._strangers import frequencies
@@ -133,7 +133,7 @@ class LabelInference(Attack):
             return ThreatModel(
                 kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method"
             )
-        if self.source == "pooled":
+        if self.pools:
             kinds = (*REPLAYED, "sum")
             knows = ("aux_data", "method", "facts")
             return ThreatModel(kinds=kinds, rounds="all", knows=knows, rung="public")
@@ -167,7 +167,7 @@ class LabelInference(Attack):
             return why
         if self._told:
             return self._untold(run)
-        if self.source == "pooled":
+        if self.pools:
             return self._unpooled(run)
         name, last = models.last_layer(run.module(), run.facts.shape)
         if run.method.outputs != "logits" or not reads_classes(last, run.facts.classes):
@@ -231,10 +231,13 @@ class LabelInference(Attack):
             return ""
         return "clients send no count, so how many steps they take cannot be told"
 
+    def seconds(self, run: Outline) -> float:
+        return _class_mixtures.seconds(run) if self.source == "pooled" else super().seconds(run)
+
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        if self.source == "pooled":
+        if self.pools:
             found = _class_mixtures.pooled(view, rng)
-            return [self._held(view, c, found.get(c)) for c in _class_mixtures.heard(view)]
+            return [self._held(view, c, found.get(c)) for c in _disaggregation.heard(view)]
         if self.source in ("messages", "denoised"):
             return [self._together(view, sent) for sent in _by_sender(view).values()]
         return [self._read(view, m, rng) for m in self._sent(view)]
@@ -251,8 +254,8 @@ class LabelInference(Attack):
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """The class frequencies of the auxiliary data."""
         prior = frequencies(view.know("aux_data").y, view.facts.classes)
-        if self.source == "pooled":
-            return [self._held(view, c, prior) for c in _class_mixtures.heard(view)]
+        if self.pools:
+            return [self._held(view, c, prior) for c in _disaggregation.heard(view)]
         return [self._guess(view, m, prior) for m in self._sent(view)]
 
     def _sent(self, view: View) -> list[Message]:
@@ -296,8 +299,7 @@ class LabelInference(Attack):
     def _held(self, view: View, client: int, shares: Tensor | None) -> Guess:
         unit = f"client/{client}"
         if shares is None:
-            why = "of no round both the model and an update, or a sum, was kept that says anything"
-            return Guess(unit, view.round, failed=why)
+            return Guess(unit, view.round, failed=_disaggregation.NOTHING)
         return Guess(unit, view.round, {"shares": shares})
 
     def _guess(self, view: View, m: Message, shares: Tensor, *, accepted: bool = False) -> Guess:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from attacks import _last_layer, _output_moves
+from attacks import _disaggregation, _last_layer, _last_layer_pooled, _output_moves
+from attacks._last_layer import LayerStep
 from attacks._last_layer_solved import KEY, solved
 from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
@@ -16,6 +17,9 @@ from leakbench.record import Message
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+FAINT = 1e-3  # an update of less weight is not asked
 
 
 class PrototypeFromUpdate(Attack):
@@ -31,6 +35,11 @@ class PrototypeFromUpdate(Attack):
     A guess is accepted where the step has the form that the loss gives it; noise has not. Of whom
     the update is, its form does not tell. Images more than 120 degrees away from their prototype
     would be taken for nearer ones.
+
+    With ``source`` = "pooled" it listens to every round, where a wrapper covers updates: what a
+    client's noised updates add up to, or sums over changing cohorts (``_disaggregation``), is its
+    mean step, and is solved as one; nothing of it is accepted. A single update that has the form
+    is taken instead, as where nothing is hidden.
     """
 
     about: ClassVar[str] = "the prototype that a client's update was pulled to"
@@ -43,6 +52,11 @@ class PrototypeFromUpdate(Attack):
         RECOVERY_PRECISION,
     )
 
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"source": "pooled"})
+
+    source: Literal["update", "pooled"] = Field(
+        "update", description="what is read: single updates, or all of a client and sums together"
+    )
     observer: str = Field(
         "server",
         pattern=r"^(server|client/(0|[1-9]\d{0,8}))$",
@@ -51,13 +65,20 @@ class PrototypeFromUpdate(Attack):
 
     @property
     def threat(self) -> ThreatModel:
+        kinds: tuple[str, ...] = ("update", "model", "prototype", "statistics")
+        if self.pools:
+            kinds = tuple(dict.fromkeys((*kinds, *_disaggregation.KINDS)))
         return ThreatModel(
             observer=self.observer,
-            kinds=("update", "model", "prototype", "statistics"),
+            kinds=kinds,
             knows=("method", "facts"),
             rounds="all",
             rung="method",
         )
+
+    @property
+    def pools(self) -> bool:
+        return self.source == "pooled"
 
     def obstacle(self, run: Outline) -> str:
         if not run.method.distance:
@@ -65,13 +86,25 @@ class PrototypeFromUpdate(Attack):
         why = super().obstacle(run)
         if not why and models.last_layer(run.module(), run.facts.shape)[1] is None:
             return "the network does not end in a linear layer"
-        return why
+        return why or (self._unpooled(run) if self.pools else "")
+
+    def _unpooled(self, run: Outline) -> str:
+        """Why no prototype is in what updates add up to."""
+        if run.method.distance != "cosine":
+            return (
+                "its loss compares distances, of which an update tells where a prototype is by what"
+                " other clients' terms add to it: no such step is a mean of many"
+            )
+        return _disaggregation.uncovered(run)
 
     def seconds(self, run: Outline) -> float:
         size = sum(p.numel() for p in run.module().parameters())
-        return 0.3 * len(run.stages) * run.facts.clients * max(size / 50_000, 1)
+        once = 0.3 * len(run.stages) * run.facts.clients * max(size / 50_000, 1)
+        return once + (_last_layer_pooled.seconds(run) if self.pools else 0.0)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
+        if self.pools:
+            return self._pooled(view, rng)
         sent: dict[str, list[Message]] = {}
         for m in _last_layer.sent(view):
             sent.setdefault(m.sender, []).append(m)
@@ -83,7 +116,37 @@ class PrototypeFromUpdate(Attack):
             return noise.to(view.device)
 
         clients = dict.fromkeys(m.sender for m in _last_layer.sent(view))
+        if self.pools:
+            clients = dict.fromkeys(f"client/{c}" for c in _disaggregation.heard(view))
         return [Guess(c, view.round, {KEY: dice()}) for c in clients]
+
+    def _pooled(self, view: View, rng: torch.Generator) -> list[Guess]:
+        newest = {m.sender: m for m in _last_layer.sent(view)}
+        means = _last_layer_pooled.means(view)
+        out = []
+        for c in _disaggregation.heard(view):
+            client = f"client/{c}"
+            m, mean = newest.get(client), means.get(client)
+            alone = None if m is None else _last_layer.step(view, m)
+            out.append(self._told(view, client, alone, None if mean is None else mean.step, rng))
+        return out
+
+    def _told(
+        self,
+        view: View,
+        client: str,
+        alone: LayerStep | None,
+        pooled: LayerStep | None,
+        rng: torch.Generator,
+    ) -> Guess:
+        """By its newest update ``alone`` where that has the form; else by what all add up to."""
+        if alone is not None and bool(alone.moved.any()):
+            found = solved(view, alone, rng)
+            if found.fits:
+                return Guess(client, view.round, {KEY: found.w.to(view.dtype)}, found.sure)
+        if pooled is None or not bool(pooled.moved.any()):
+            return Guess(client, view.round, failed=_disaggregation.NOTHING)
+        return Guess(client, view.round, {KEY: solved(view, pooled, rng).w.to(view.dtype)})
 
     def _guess(self, view: View, client: str, sent: list[Message], rng: torch.Generator) -> Guess:
         """``sent``: its updates, oldest first."""
@@ -97,7 +160,7 @@ class PrototypeFromUpdate(Attack):
             found = solved(view, step, rng)
             guess, sure = guess + weight * found.w, found.sure and weight == 1
             weight /= 2
-            if found.fits:
+            if found.fits or weight < FAINT:
                 break
         if weight == 1:
             why = "no update moved the last layer, or none's model was kept"

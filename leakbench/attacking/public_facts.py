@@ -56,6 +56,11 @@ class Outline:
         return self._source.audited
 
     @property
+    def pooled(self) -> int:
+        """Of how many rounds covered updates were kept for who adds them up."""
+        return self._source.pooled
+
+    @property
     def method(self) -> Defense:
         """The defense with its public parameters."""
         return copy.deepcopy(self._source.method)

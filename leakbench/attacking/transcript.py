@@ -345,7 +345,8 @@ class Transcript(Source):
     @property
     def sent(self) -> list[dict[str, Any]]:
         """Who sent what to whom, how often and how much."""
-        return self._traffic.table()
+        # What a wrapper did to a message before it was added, nobody says.
+        return [{**line, "covered": None} for line in self._traffic.table()]
 
     def module(self) -> nn.Module:
         """A copy of the model.

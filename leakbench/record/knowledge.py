@@ -206,6 +206,11 @@ class Source:
         return self.facts.clients
 
     @property
+    def pooled(self) -> int:
+        """Of how many rounds covered updates were kept for who adds them up."""
+        return 0
+
+    @property
     def method(self) -> Defense:
         """The defense with its parameters."""
         raise NotImplementedError

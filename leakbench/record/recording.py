@@ -91,6 +91,11 @@ class Recording(Source):
         """Clients of an audited round whose updates were kept, at most."""
         return self.spec.record.audited
 
+    @property
+    def pooled(self) -> int:
+        """Of how many rounds covered updates were kept for who adds them up."""
+        return int(self.run.meta.get("pooled", 0))
+
     @cached_property
     def facts(self) -> Facts:
         """Public facts of the task."""

@@ -59,7 +59,8 @@ def settings():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs of FedGN that differ in their seed alone, and two that share features, one of them
-    with a marker planted, FedAA on classes and on captions, FedUV, FedHide, FedMetric, FedGen.
+    with a marker planted, FedAA on classes and on captions, FedUV, FedHide, FedMetric, FedGen, and
+    updates under noise.
     """
     out = tmp_path_factory.mktemp("runs")
     write_flickr8k(out / "data", images=60)
@@ -91,6 +92,8 @@ def runs(tmp_path_factory):
             "noised": trained(out, "fedavg", wrappers=[("clip_noise", {"noise": 0.1})]),
             "fedhide": trained(out, "fedhide", 3, params={"k": 3}),
             "fedmetric": trained(out, "fedmetric", 3),
+            "covered": trained(out, "own_prototypes", 3, wrappers=[("clip_noise", {})]),
+            "covered words": trained(out, "feduv", 2, wrappers=[("clip_noise", {})]),
             "counts": trained(
                 out, "fedgen", 2, wrappers=[("clip_noise", {"kinds": ["label_counts"]})]
             ),
