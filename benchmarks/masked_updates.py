@@ -22,7 +22,7 @@ import torch
 
 from leakbench import api
 from leakbench.attacking import View
-from leakbench.base import registry
+from leakbench.base import provenance, registry
 from leakbench.base.files import read_tree
 from leakbench.record import Message, Recording
 from leakbench.record.folders import load
@@ -49,7 +49,6 @@ def cases() -> Iterator[tuple[str, Mapping[str, Any], str, Mapping[str, Any]]]:
             yield task, net, cover, params
     yield "digits", {"model": "mlp", "width": 64}, "top_k", {"share": 0.1}
     yield "digits", {"model": "mlp", "width": 64}, "top_k", {"share": 0.02}
-    yield "cifar10", {"model": "lenet"}, "soteria", {"share": 0.6}
 
 
 def found(recording: Recording) -> list[float]:
@@ -110,4 +109,7 @@ that takes the zeros for numbers, as it would of a wrapper that did not say `mas
 
 if __name__ == "__main__":
     rows = [line(*case) for case in cases()]
-    Path(sys.argv[1]).write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+    commit, dirty = provenance.source()
+    state = f"commit {commit}{' with changes' if dirty else ''}"
+    text = HEAD.replace(".md`\n", f".md`, {state}.\n", 1) + "\n".join(rows) + "\n"
+    Path(sys.argv[1]).write_text(text, encoding="utf-8")
