@@ -195,8 +195,10 @@ class Fits:
                 reasons.setdefault(c.name, []).append(why)
         return {k: "; ".join(dict.fromkeys(v)) for k, v in reasons.items() if all(v)}
 
-    def lacking(self, run: Run, members: Collection[tuple[str, str]]) -> tuple[str, ...]:
-        """Those of ``members`` that fit ``run`` and were not made there in full, by their titles.
+    def lacking(
+        self, run: Run, members: Collection[tuple[str, str]]
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """(attack, what tells its setting) of ``members`` that fit and were not made in full.
 
         Args:
             run: whatever attacks it lists itself.
@@ -208,7 +210,7 @@ class Fits:
         made = {(a.name, a.params) for a in run.attacks if a.done}
         asked = zip(self._known, self._asked(run), strict=True)
         fit = [c for known, (c, why) in asked if known.key in members and not why]
-        return tuple(c.title for c in fit if c.key not in made)
+        return [(c.name, c.apart()) for c in fit if c.key not in made]
 
     def _asked(self, run: Run) -> list[tuple[ReadyAttack, str]]:
         if self._last is None or self._last[0] is not run:

@@ -55,7 +55,7 @@ def read_tables(runs: Sequence[Run]) -> Tables:
         raise UsageError(NO_RUN)
     fits, members = choices.Fits(), {c.key for c in standard.members()}
 
-    def lacks(run: Run) -> tuple[str, ...] | None:
+    def lacks(run: Run) -> list[tuple[str, dict[str, Any]]] | None:
         """What a run lacks of the standard ensemble; None where its method is not installed."""
         with suppress(UsageError):
             return fits.lacking(run, members)

@@ -29,6 +29,13 @@ class Sent(Part):
     covered: bool  # by a wrapper
 
 
+class Unmade(Part):
+    """An attack that fits and was not made, with what tells its setting from its others."""
+
+    attack: str
+    params: dict[str, Any]
+
+
 class Setting(Part):
     """A configuration, its runs, and all that was read of them.
 
@@ -50,7 +57,7 @@ class Setting(Part):
     numbers: tuple[Number, ...] = ()  # pooled over the seeds
     utility: tuple[Utility, ...] = ()  # by statistic, the final one first
     # Of the standard ensemble what fits and was not made in full; None where that cannot be told.
-    lacks: tuple[str, ...] | None = None
+    lacks: tuple[Unmade, ...] | None = None
 
     @computed_field  # type: ignore[prop-decorator]
     @property

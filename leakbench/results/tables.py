@@ -20,7 +20,7 @@ from leakbench.results.copies import no_copies
 from leakbench.results.lacking import Lacking
 from leakbench.results.number import Diagnostic, Evaluated, Measured, Missing, Number, Utility
 from leakbench.results.pooling import Pooling, claim
-from leakbench.results.settings import Setting, group
+from leakbench.results.settings import Setting, Unmade, group
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ _SHOWN = (
 
 Fitting = Callable[[Run], Iterable[tuple[str, Mapping[str, Any]]]]
 Unfit = Callable[[Run], Mapping[str, str]]
-Standard = Callable[[Run], tuple[str, ...] | None]
+Standard = Callable[[Run], Sequence[tuple[str, Mapping[str, Any]]] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +156,10 @@ def _standing(setting: Setting, standard: Standard) -> Setting:
     told = [standard(run) for run in setting.runs]
     if not told or None in told:
         return setting
-    lacks = dict.fromkeys(title for titles in told for title in titles or ())
+    lacks: list[Unmade] = []
+    for name, params in (one for own in told for one in own or ()):
+        one = Unmade(attack=name, params=dict(params))
+        lacks += [] if one in lacks else [one]
     return setting.model_copy(update={"lacks": tuple(lacks)})
 
 

@@ -117,7 +117,8 @@ def _standard(setting: ShownSetting) -> str:
         return ""
     if not setting.lacks:
         return f"{TITLE} was made in full."
-    return f"Of {TITLE} lacks: {several(list(setting.lacks), FEW)}."
+    lacking = dict.fromkeys(one.attack.replace("_", " ") for one in setting.lacks)
+    return f"Of {TITLE} lack settings of {several(list(lacking), FEW)}."
 
 
 def _said(

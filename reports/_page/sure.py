@@ -224,11 +224,11 @@ def _standard(case: _Case) -> list[SureLine]:
     if not short:
         text = f"{TITLE} was made in full on every setting: a verdict may be cited with it."
         return [SureLine(FINE, "The standard ensemble.", text)]
-    lacking = dict.fromkeys(title for s in short for title in s.lacks or ())
+    lacking = _names([one.attack.replace("_", " ") for s in short for one in s.lacks or ()])
     text = (
         f"{TITLE} was not made in full on {len(short)} of {plural(len(told), 'setting')}, so their"
-        f" verdicts are not cited with it: `leakbench attack RUN -a standard` makes what lacks."
-        f" Lacking: {_names(list(lacking))}."
+        f" verdicts are not cited with it: leakbench attack RUN -a standard. There lack settings of"
+        f" {lacking}."
     )
     return [SureLine(MIND, "Not the standard ensemble.", text)]
 
