@@ -144,11 +144,15 @@ def test_guesses_are_those_from_a_run_folder(runs, method, name, params):
 
 
 def test_obstacles_are_those_of_a_run_folder(runs):
-    """Of every attack in its usual settings, whether it fits or not."""
+    """Of every attack in its usual settings, whether it fits or not; but that nobody says in memory
+    whether a wrapper covered an update before it was added.
+    """
     for run in (runs["fedgn"], runs["flea"]):
         recording, seen = again(run), in_memory(run)
         for choice in choices.variants():
-            assert choice.obstacle(seen) == choice.obstacle(recording)
+            there = choice.obstacle(recording)
+            known = "" if there.endswith("see source=update") else there
+            assert choice.obstacle(seen) == known
 
 
 # a network and a loss of one's own ----------------------------------------------------------------
