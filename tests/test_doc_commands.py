@@ -143,7 +143,8 @@ def named(one: Shown, name: str, rest: list[str]) -> None:
             assert (registry.task_in(value) if own else value) in registry.names(kind), one
     chosen = keys.split_names(values["-a"])
     if name == "attack":
-        attack._choices(chosen, values["-s"])
+        others = [name for name in chosen if name != attack.STANDARD]
+        attack._choices(others, values["-s"])
     if name == "train" and values["-d"]:
         plan, single = options.TrainPlan(), dict.fromkeys(("rounds", "engine", "dtype", "record"))
         task = values["-t"][0] if values["-t"] else None
