@@ -46,7 +46,8 @@ class ClientData:
             number of the client that holds each, -1 for nobody.
         test: (inputs, classes) to test on, or the share of x that is taken for it.
         aux: the same of what an attacker may be granted, which no client and no test set holds.
-        mean, std: of pictures that were normalised, for each channel or for all.
+        mean: of pictures that were normalised, for each channel or for all.
+        std: likewise.
         input_range: (low, high), where what is measured of the inputs is not what they can be.
         signal: True where pictures are none, but signals without bounds.
 
