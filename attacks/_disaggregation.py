@@ -73,11 +73,17 @@ def uncovered(run: Outline) -> str:
     lines = [s for s in run.sent if (s["kind"], s["sender"]) == ("update", "client")]
     if lines and all(s["covered"] is False for s in lines):
         return "no wrapper covers updates, so that there is nothing to add up: see source=update"
-    to = {s["receiver"] for s in lines}
-    if "server" not in to and _inseparable(run.traffic("model")):
+    return inseparable(run)
+
+
+def inseparable(run: Outline) -> str:
+    """Why nobody can be told apart in sums; empty where somebody can, or nothing is summed."""
+    to = {s["receiver"] for s in run.sent if (s["kind"], s["sender"]) == ("update", "client")}
+    if to and "server" not in to and _doubled(run.traffic("model")):
         return (
             "updates are summed, and every client always takes part together with the same other"
-            " one, so that no sum tells the two apart"
+            " one, so that no sum tells the two apart; where less than all take part and they are"
+            " drawn (fraction, select=random), company changes"
         )
     return ""
 
@@ -88,7 +94,7 @@ def rounds_read(run: Outline) -> float:
     return sum(1 + run.pooled * t / max(run.rounds, 1) for t in stages)
 
 
-def _inseparable(rows: Tensor) -> bool:
+def _doubled(rows: Tensor) -> bool:
     """Has every client a double, in whose company it always is? ``rows``: (n, 3), the traffic."""
     taken: dict[int, set[int]] = {}
     for t, _, c in rows[rows[:, 0] > 0].tolist():

@@ -209,7 +209,7 @@ class LabelInference(Attack):
             return "clients hold captions and no labels: see caption_words"
         if run.method.outputs != "logits":
             return "its loss compares embeddings, so no class makes an update that data would tell"
-        return ""
+        return _disaggregation.inseparable(run)
 
     def _uncalibrated(self, run: Outline) -> str:
         """Why what the model predicts anyway, or how many steps there were, cannot be told."""

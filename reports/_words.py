@@ -26,7 +26,7 @@ FLAGS = {
     **{flag: f"the attack was given the {what}" for flag, what in ORACLES.items()},
     "probe": "probe: a message nobody sends",
     "loss_did_not_fall": "the attack's loss did not fall",
-    "gradient_vanished": "the update is almost zero",
+    "gradient_vanished": "the update is almost zero, or little of it was sent",
     "below_class_mean": "no better than the class mean",
     "restarts_disagree": "restarts disagree",
     "other_engine": "seeds ran on different engines",

@@ -31,7 +31,7 @@ Code = Literal[
     "told",  # text: in the words of whoever left it out, which no code reads
     "at",  # stages, probe (None: both), of: a ``Reason`` that holds there
     # Why a run is dead.
-    "not_beyond",  # metric, value, what ("chance" or as run.json names it), level: with their units
+    "not_beyond",  # metric, value, low, high, n, what ("chance", or as run.json says), level
     "one_direction",  # cosine: the mean of two prototypes
     "one_point",  # ratio: of the prototypes' distance to the embeddings'
     "loss_ran_away",  # began, first: a round; ended, last

@@ -101,7 +101,8 @@ def _gone(facts: Facts) -> str:
 
 def _not_beyond(facts: Facts) -> str:
     what = _UNTAUGHT.get(facts["what"], facts["what"])
-    return "{metric} {value} is not beyond {what} ({level})".format(**{**facts, "what": what})
+    said = "{metric} {value} ({low} to {high}, of {n} test units) is not beyond {what} ({level})"
+    return said.format(**{**facts, "what": what})
 
 
 _HEADS: dict[str, str] = {"failed": "failed", "to_finish": "not finished"}

@@ -56,7 +56,7 @@ def attack(
 
     provenance.known_device(device)
     named = keys.split_names(attacks)
-    others = [name for name in named if name != STANDARD]
+    others = [_known(name) for name in named if name != STANDARD]
     chosen, found = _choices(others, given), folders.find(names)
     from leakbench.scoring.score import UNSCORED  # with torch, when every name is known
 
@@ -167,6 +167,21 @@ class _Plan:
         )
 
 
+def _known(name: str) -> str:
+    """The attack's name.
+
+    Raises:
+        UsageError: there is none, and it looks as if the ensemble was meant.
+    """
+    from leakbench.base import registry
+    from leakbench.base.errors import suggestion
+
+    known = registry.names("attacks")
+    if name not in known and suggestion(name, [*known, STANDARD]) == suggestion(name, [STANDARD]):
+        raise UsageError(f"unknown attack {name!r}.{suggestion(name, [STANDARD])}")
+    return name
+
+
 def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
     """The named attacks with their settings, sweeps expanded."""
     from leakbench.attacking import choices
@@ -194,7 +209,10 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
     from leakbench.record import folders
     from leakbench.record.placing import GUESS
 
-    attacks = [registry.meant("attacks", name) for name in keys.split_names(attacks)]
+    named = keys.split_names(attacks)
+    if STANDARD in named:
+        raise UsageError(f"-a {STANDARD}: score takes attacks by their names, and without -a all.")
+    attacks = [registry.meant("attacks", name) for name in named]
     todo, found = [], folders.find(names)
     from leakbench.work import pipeline
 

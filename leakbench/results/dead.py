@@ -35,7 +35,9 @@ def why_dead(run: Run, meaning: Meaning, final: Estimate) -> Reason | None:
     known = {"chance": float(about["chance"]), **about.get("untaught", {})}
     for what, value in known.items():
         if not meaning.worse(end, value):
-            shown = {"value": meaning.text(final.value), "level": meaning.text(value)}
+            ends = {"low": final.low, "high": final.high, "value": final.value, "level": value}
+            shown = {name: meaning.text(number) for name, number in ends.items()}
+            shown["n"] = str(final.n)
             return reason("not_beyond", metric=meaning.heading, what=what, **shown)
     distance = str(run.meta.get("distance", ""))
     last = _last(run, DIAGNOSTIC.get(distance, ""))

@@ -390,8 +390,9 @@ def _evaluated(final: Utility, runs: Sequence[Run]) -> Iterable[Evaluated]:
     value, chance = (final.meaning.text(v) for v in (final.value.value, final.chance))
     why = reason("marked_dead")
     if not final.alive:
-        about = {"metric": final.meaning.heading, "value": value}
-        why = reason("not_beyond", **about, what="chance", level=chance)
+        low, high = (final.meaning.text(v) for v in (final.value.low, final.value.high))
+        about = {"metric": final.meaning.heading, "value": value, "low": low, "high": high}
+        why = reason("not_beyond", **about, n=str(final.value.n), what="chance", level=chance)
     for i, run in enumerate(runs):
         dead = "dead_run" in final.flags and (i == 0 or not final.alive)
         yield Evaluated(run, final.meaning, (), why if dead else None, 0.0)

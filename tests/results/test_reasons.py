@@ -28,7 +28,10 @@ FACTS = {
     "told": {"text": "mine"},
     "at": {"stages": ["early"], "probe": True, "of": in_words("mine")},
     "few_evaluations": {"some": 5, "all": 10},
-    "not_beyond": {"metric": "accuracy", "value": "0.1", "what": "raw", "level": "0.2"},
+    "not_beyond": {
+        **{"metric": "accuracy", "value": "0.1", "low": "0.0", "high": "0.3", "n": "40"},
+        **{"what": "raw", "level": "0.2"},
+    },
     "one_direction": {"cosine": 0.999},
     "one_point": {"ratio": 0.001},
     "loss_ran_away": {"began": 2.3, "first": 1, "ended": 23.1, "last": 9},
@@ -60,7 +63,8 @@ def test_every_code_has_words():
     assert said["seed_lacks"] == "unmix has no number in seed 0, 2"
     assert said["unread"].startswith("its updates and its mean data were attacked by clients alone")
     assert said["not_beyond"] == (
-        "accuracy 0.1 is not beyond comparing the inputs themselves (0.2)"
+        "accuracy 0.1 (0.0 to 0.3, of 40 test units) is not beyond comparing the inputs themselves"
+        " (0.2)"
     )
     assert said["one_point"].endswith("(their distance is 0.0010 of the embeddings')")
     assert said["gone"] == "unmix gave no number (failed: one)"
