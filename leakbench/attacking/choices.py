@@ -14,7 +14,8 @@ from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.raised import faults_pass
 from leakbench.base.spec import canonical
-from leakbench.record.folders import Run
+from leakbench.record import attack_code
+from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.knowledge import Source
 from leakbench.record.recording import Recording
 
@@ -200,6 +201,9 @@ class Fits:
     ) -> list[tuple[str, dict[str, Any]]]:
         """(attack, what tells its setting) of ``members`` that fit and were not made in full.
 
+        What ``leakbench attack`` would make anew, by today's code or in a submission's place, was
+        not made.
+
         Args:
             run: whatever attacks it lists itself.
             members: ``ReadyAttack.key`` of settings that are run where none is named.
@@ -207,7 +211,7 @@ class Fits:
         Raises:
             UnknownName: its method is not installed here.
         """
-        made = {(a.name, a.params) for a in run.attacks if a.done}
+        made = {(a.name, a.params) for a in run.attacks if _stands(a, run)}
         asked = zip(self._known, self._asked(run), strict=True)
         fit = [c for known, (c, why) in asked if known.key in members and not why]
         return [(c.name, c.apart()) for c in fit if c.key not in made]
@@ -218,3 +222,10 @@ class Fits:
             suited = [c.suited(recording) for c in self._known]
             self._last = run, [(c, c.obstacle(recording)) for c in suited]
         return self._last[1]
+
+
+def _stands(folder: AttackFolder, run: Run) -> bool:
+    """Was it made by the attack that is installed, where nothing is defended, too?"""
+    if not folder.done or folder.meta.get("no_control"):
+        return False
+    return not attack_code.stale(folder.meta["sources"], folder.name, run.meta)

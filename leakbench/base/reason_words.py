@@ -165,7 +165,8 @@ _SAID: dict[str, Callable[[Facts], str]] = {
         " up all of them hears more"
     ),
     "not_added_up": _plain(
-        "a wrapper covers its updates one by one, and no attack added up those of all rounds"
+        "a wrapper covers its updates one by one, and no attack strong enough to acquit added up"
+        " those of all rounds"
     ),
     "gone": _gone,
     "dead_seeds": _plain("where a run is dead nothing is to be found"),

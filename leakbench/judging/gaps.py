@@ -73,8 +73,8 @@ def picked(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
 def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[Reason, ...]:
     """Said where updates are noised or summed and nobody heard out what all of them come to.
 
-    Too few rounds of them were kept, or no attack added them up: what covers one message does not
-    cover their sum.
+    Too few rounds of them were kept, or no attack that may acquit added them up: what covers one
+    message does not cover their sum.
     """
     if not {"update", "sum"} & {*topic.kinds}:
         return ()
@@ -83,7 +83,7 @@ def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[
         rounds, kept = int(run.spec["rounds"]), int(run.meta.get("pooled", 0))
         if covered and kept < ENOUGH * rounds:
             return (reason("few_rounds", kept=kept, all=rounds),)
-        if covered and not any(n.attacker.pools for n in attacks):
+        if covered and not any(n.attacker.pools and _acquits(n) for n in attacks):
             return (reason("not_added_up"),)
     return ()
 

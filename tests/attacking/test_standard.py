@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from helpers.run_folders import edited
 from helpers.small_runs import trained
 
 import leakbench
@@ -47,6 +48,24 @@ def test_what_lacks_is_said_until_all_was_made_in_full(run, capsys):
     assert cli(["attack", str(run.path), "-a", "standard"]) == 0
     assert "distance" not in capsys.readouterr().out
     assert lacking(run) == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda meta: meta.update(submitted=True, no_control=True),
+        lambda meta: meta["sources"].update(attack="0" * 64),
+        lambda meta: meta.update(status="failed: it broke"),
+    ],
+)
+def test_what_would_be_made_anew_was_not_made(run, spoil):
+    """By somebody else, by other code, or not to its end."""
+    (made,) = standard.fitting(Recording(run))
+    folder = api.attack(run, made.name).path
+    assert lacking(run) == ()
+    edited(folder / "attack.json", spoil)
+    fits, members = choices.Fits(), {c.key for c in standard.members()}
+    assert fits.lacking(leakbench.load(run.path), members) == (made.title,)
 
 
 def test_the_page_says_whether_a_verdict_is_of_the_standard_ensemble(run, tmp_path):

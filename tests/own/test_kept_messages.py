@@ -138,6 +138,10 @@ def test_every_round_of_every_client(tmp_path, capsys):
         recorded(tmp_path / "other", 1, keep={"rounds": "all", "clients": 1})
 
 
+def attacker(pools):
+    return SimpleNamespace(pools=pools, paper=False, observer=("server",))
+
+
 @pytest.mark.parametrize(("keep", "pooled"), [(None, 4), ({"rounds": "all"}, 20)])
 def test_covered_updates_of_few_rounds_acquit_nobody(tmp_path, keep, pooled):
     """Noise cancels over the rounds, so who did not keep them all says nothing of their sum."""
@@ -145,10 +149,14 @@ def test_covered_updates_of_few_rounds_acquit_nobody(tmp_path, keep, pooled):
     assert run.meta["pooled"] == pooled
     setting = SimpleNamespace(runs=[run])
     topic = SimpleNamespace(kinds=("update",))
-    alone, added = ([SimpleNamespace(attacker=SimpleNamespace(pools=p))] for p in (False, True))
+    alone, added, weak = (
+        [SimpleNamespace(attacker=attacker(p), weak=w, able=not w)]
+        for p, w in ((False, False), (True, False), (True, True))
+    )
     few = [reason("few_rounds", kept=4, all=20)] if pooled < 20 else []
     assert [*unheard(topic, setting, added)] == few
-    assert [*unheard(topic, setting, alone)] == (few or [reason("not_added_up")])
+    for some in (alone, weak, alone + weak):
+        assert [*unheard(topic, setting, some)] == (few or [reason("not_added_up")])
     assert [f.detail for f in lb.verify(run) if f.outcome == "differs"] == []
 
 
