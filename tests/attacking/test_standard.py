@@ -62,10 +62,10 @@ def test_what_would_be_made_anew_was_not_made(run, spoil):
     """By somebody else, by other code, or not to its end."""
     (made,) = standard.fitting(Recording(run))
     folder = api.attack(run, made.name).path
-    assert lacking(run) == ()
+    assert lacking(run) == []
     edited(folder / "attack.json", spoil)
     fits, members = choices.Fits(), {c.key for c in standard.members()}
-    assert fits.lacking(leakbench.load(run.path), members) == (made.title,)
+    assert fits.lacking(leakbench.load(run.path), members) == [(made.name, {"source": "update"})]
 
 
 def test_the_page_says_whether_a_verdict_is_of_the_standard_ensemble(run, tmp_path):

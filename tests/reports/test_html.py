@@ -125,7 +125,7 @@ def test_every_number_has_interval_floor_control_n_and_command(page, text):
         assert s.command
         assert s.command in page.text
     assert "60 clients" in page.text
-    assert "Dead run: accuracy 0.110 is not beyond chance (0.100)." in page.text
+    assert "test units) is not beyond chance (0.100)." in page.text
     assert "the attack was given the true prototypes" in page.text
     assert (
         "0.04 (FedHide, Table 4; ± is a standard deviation; clients 100 there, 20 here)"
