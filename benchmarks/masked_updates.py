@@ -107,9 +107,14 @@ that takes the zeros for numbers, as it would of a wrapper that did not say `mas
 """
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measure, and write the page that the command line names."""
     rows = [line(*case) for case in cases()]
     commit, dirty = provenance.source()
     state = f"commit {commit}{' with changes' if dirty else ''}"
     text = HEAD.replace(".md`\n", f".md`, {state}.\n", 1) + "\n".join(rows) + "\n"
     Path(sys.argv[1]).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

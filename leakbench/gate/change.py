@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,19 +47,18 @@ def changed_parameters(then: GateRow, now: GateRow) -> tuple[Change, ...]:
     out += [Change("wrapper", name, None) for name in sorted(wraps[0] - wraps[1])]
     out += [Change("wrapper", None, name) for name in sorted(wraps[1] - wraps[0])]
     before, after = all_parameters(then), all_parameters(now)
-    both = before.keys() & after.keys()
-    out += _differing({k: before[k] for k in both}, {k: after[k] for k in both})
+    out += _differing(before, after, before.keys() & after.keys())
     if old.defense == new.defense:  # else these are the two methods' own
         alone = {k for k in before.keys() ^ after.keys() if k[0] not in wraps[0] ^ wraps[1]}
-        sides = ({k: v for k, v in side.items() if k in alone} for side in (before, after))
-        out += _differing(*sides)
+        out += _differing(before, after, alone)
     return tuple(out)
 
 
 def changed_attack(then: GateRow, now: GateRow) -> tuple[Change, ...]:
     """What an attack ran with that is another one."""
-    a, b = then.attacker.params, now.attacker.params
-    return tuple(_differing({("", k): v for k, v in a.items()}, {("", k): v for k, v in b.items()}))
+    a = {("", k): v for k, v in then.attacker.params.items()}
+    b = {("", k): v for k, v in now.attacker.params.items()}
+    return tuple(_differing(a, b, a.keys() | b.keys()))
 
 
 def all_parameters(row: GateRow) -> dict[tuple[str, str], Any]:
@@ -83,10 +82,12 @@ def plain_value(value: Any) -> str:
 
 
 def _differing(
-    then: Mapping[tuple[str, str], Any], now: Mapping[tuple[str, str], Any]
+    then: Mapping[tuple[str, str], Any],
+    now: Mapping[tuple[str, str], Any],
+    keys: Collection[tuple[str, str]],
 ) -> list[Change]:
     out = []
-    for key in sorted(then.keys() | now.keys()):
+    for key in sorted(keys):
         if then.get(key) == now.get(key):
             continue
         old, new = (plain_value(s[key]) if key in s else None for s in (then, now))

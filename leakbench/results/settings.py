@@ -245,7 +245,8 @@ def group(runs: Sequence[Run]) -> list[Setting]:
         out.append(_setting(part, named.model_copy(update={"task": label})))
     out.sort(key=_place)
     methods = {s.family: s.method for s in out}
-    names = {k: str(n) for k, n in setting_names([s.configuration for s in out], methods).items()}
+    parts = setting_names([s.configuration for s in out], methods)
+    names = {key: str(name) for key, name in parts.items()}
     shown = sorted(out, key=lambda s: (s.task, not s.reference, s.family, names[s.key]))
     index = {s.key: i for i, s in enumerate(shown)}
     told = {s.key: f"{s.called}: {names[s.key]}" if s.called else names[s.key] for s in out}

@@ -16,6 +16,7 @@ from leakbench.cli.check_github import harmless, harmless_json
 from leakbench.cli.check_output import CheckOutputs, show_check
 from leakbench.cli.console import Console
 from leakbench.gate.baseline import Baseline
+from leakbench.gate.change import Change
 from leakbench.reporting.check import check_of
 
 MIXED = found(
@@ -25,7 +26,9 @@ MIXED = found(
     notes=["the baseline is old"],
 )
 HOSTILE = found(
-    compared(called=EVIL, setting=EVIL, attack=EVIL, changes=(EVIL,)),
+    compared(
+        called=EVIL, setting=EVIL, attack=EVIL, changes=(Change("parameter", EVIL, EVIL, EVIL),)
+    ),
     undecided(called=EVIL, setting=EVIL, why=ODD),
     fine(EVIL),
     limits=[limited(limit=EVIL, setting=EVIL, row=row(0.5, EVIL, called=EVIL))],
