@@ -60,6 +60,8 @@ class Shy(Defense):
 ROUNDING = '''
 """Rounding: what leaves the client has few digits."""
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from leakbench import Wrapper
@@ -69,6 +71,7 @@ from leakbench.base.tree import tmap
 class Rounding(Wrapper):
     """Every number to ``digits`` digits."""
 
+    masks: ClassVar[bool | None] = False
     digits: int = Field(2, ge=0, le=9, description="digits after the point")
 
     def uplink(self, payload, me):
