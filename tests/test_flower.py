@@ -274,14 +274,16 @@ class Trains(NumPyClient):
         return [v.numpy() for v in after.values()], len(self.data.client(self.c)[1]), {}
 
 
-def test_numpy_clients_are_recorded(data, how, tmp_path):
+def numpy_federation(data, out):
+    """Nodes of NumPyClients that tell their rows, who knows them, and a classic strategy."""
+
     def rows(message, context):
         t = int(message.metadata.group_id)
         return drawn(t, context.node_config["partition-id"], data)
 
     app = ClientApp(
         client_fn=lambda context: Trains(context.node_config["partition-id"], data).to_client(),
-        mods=[tell(out=tmp_path, name="handed", rows=rows)],
+        mods=[tell(out=out, name="handed", rows=rows)],
     )
     grid, manager = Handed(app, CLIENTS), SimpleClientManager()
     for node in grid.nodes:
@@ -292,6 +294,11 @@ def test_numpy_clients_are_recorded(data, how, tmp_path):
         initial_parameters=ndarrays_to_parameters(first),
         on_fit_config_fn=lambda t: {"t": t},
     )
+    return grid, manager, inner
+
+
+def test_numpy_clients_are_recorded(data, how, tmp_path):
+    grid, manager, inner = numpy_federation(data, tmp_path)
     strategy = Recorded(inner, rounds=2, **how)
     Server(client_manager=manager, strategy=strategy).fit(2, None)
     sent, came = {}, {}
@@ -353,23 +360,7 @@ class Summing:
 
 @pytest.mark.parametrize("honest", [True, False])
 def test_a_mean_that_arrives_alone_is_a_sum(data, how, tmp_path, honest):
-    def rows(message, context):
-        t = int(message.metadata.group_id)
-        return drawn(t, context.node_config["partition-id"], data)
-
-    app = ClientApp(
-        client_fn=lambda context: Trains(context.node_config["partition-id"], data).to_client(),
-        mods=[tell(out=tmp_path, name="handed", rows=rows)],
-    )
-    grid, manager = Handed(app, CLIENTS), SimpleClientManager()
-    for node in grid.nodes:
-        manager.register(GridClientProxy(node, grid, RUN))
-    first = [v.numpy() for v in net().state_dict().values()]
-    inner = classic.FedAvg(
-        fraction_evaluate=0.0,
-        initial_parameters=ndarrays_to_parameters(first),
-        on_fit_config_fn=lambda t: {"t": t},
-    )
+    _, manager, inner = numpy_federation(data, tmp_path)
     between = Summing(Recorded(inner, rounds=1, summed=True, **how), honest)
     server = Server(client_manager=manager, strategy=between)
     if not honest:

@@ -116,7 +116,7 @@ def _standard(setting: ShownSetting) -> str:
     if setting.lacks is None:
         return ""
     if not setting.lacks:
-        return f"{TITLE} was made in full."
+        return f"{TITLE} was made in full on all that the record holds."
     lacking = dict.fromkeys(one.attack.replace("_", " ") for one in setting.lacks)
     return f"Of {TITLE} lack settings of {several(list(lacking), FEW)}."
 

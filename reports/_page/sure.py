@@ -222,7 +222,10 @@ def _standard(case: _Case) -> list[SureLine]:
     if not told:
         return []
     if not short:
-        text = f"{TITLE} was made in full on every setting: a verdict may be cited with it."
+        text = (
+            f"{TITLE} was made in full on all that the records hold, in every setting: a verdict"
+            " may be cited with it and with what was recorded."
+        )
         return [SureLine(FINE, "The standard ensemble.", text)]
     lacking = _names([one.attack.replace("_", " ") for s in short for one in s.lacks or ()])
     text = (

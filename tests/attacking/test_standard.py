@@ -69,7 +69,10 @@ def test_what_would_be_made_anew_was_not_made(run, spoil):
 
 
 def test_the_page_says_whether_a_verdict_is_of_the_standard_ensemble(run, tmp_path):
-    for name, said in (("short", "was not made in full on 1 of 1 setting"), ("whole", "in full.")):
+    for name, said in (
+        ("short", "was not made in full on 1 of 1 setting"),
+        ("whole", "in full on all that the record"),
+    ):
         api.attack(run, "codeword_from_update", seed=5 if name == "short" else 0)
         api.report(run, tmp_path / name, formats=["html"])
         assert said in (tmp_path / name / "index.html").read_text(encoding="utf-8")
