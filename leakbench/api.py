@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from leakbench.base.arguments import arguments_of
 from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Progress
 from leakbench.record import folders as _runs
@@ -84,6 +85,7 @@ class Results:
         return str(self.to_frame()._repr_html_())  # type: ignore[operator]
 
 
+@arguments_of("leakbench.plugin")
 def plugin(path: str | Path) -> None:
     """Find the methods of a Python file, or of a folder of them, by name from here on.
 
@@ -99,7 +101,18 @@ def plugin(path: str | Path) -> None:
     registry.plug(path)
 
 
-def task(name: str, data: ClientData, *, model: Model, **how: Any) -> type[OwnTask]:
+@arguments_of("leakbench.task")
+def task(
+    name: str,
+    data: ClientData,
+    *,
+    model: Model,
+    cut: str | None = None,
+    dim: int = 64,
+    utility: str = "accuracy",
+    rounds: int = 20,
+    train: dict[str, Any] | None = None,
+) -> type[OwnTask]:
     """A task of one's own ``data`` and network, found by ``name`` in this process from here on.
 
     Args:
@@ -107,7 +120,13 @@ def task(name: str, data: ClientData, *, model: Model, **how: Any) -> type[OwnTa
         data: of ``clients``.
         model: a function of the number of outputs that makes a network, or an ``nn.Module``, whose
             numbers every run then begins with.
-        how: see ``leakbench.own.make_task``: dim, utility, rounds, train.
+        cut: the name of the layer after which methods cut the network that share features or
+            compare representations, as "layer4"; if None the last that a layer with parameters
+            follows.
+        dim: of the embedding, for methods whose network ends in one.
+        utility: what a run gains, of `leakbench list utilities`.
+        rounds: of a run, unless it says otherwise.
+        train: values of every method's local training, as lr, batch, steps or epochs.
 
     Raises:
         UsageError: something is wrong with it, or the name is taken.
@@ -119,9 +138,11 @@ def task(name: str, data: ClientData, *, model: Model, **how: Any) -> type[OwnTa
             "nobody knows what these clients hold, so nothing can be trained on it: expected data"
             " of leakbench.clients(x, y, ...); leakbench.observe records a loop without."
         )
-    return make_task(name, data, model=model, **how)
+    how: dict[str, Any] = {"cut": cut, "dim": dim, "utility": utility, "rounds": rounds}
+    return make_task(name, data, model=model, **how, train=train)
 
 
+@arguments_of("leakbench.load")
 def load(path: str | Path) -> Run:
     """The run in a folder.
 
@@ -131,6 +152,7 @@ def load(path: str | Path) -> Run:
     return _runs.load(path)
 
 
+@arguments_of("leakbench.train")
 def train(
     defense: str,
     *,
@@ -203,6 +225,7 @@ def train(
     return load(trained.path)
 
 
+@arguments_of("leakbench.attack")
 def attack(
     run: OneRun,
     name: str,
@@ -230,6 +253,7 @@ def attack(
     return Results(Path(folder))
 
 
+@arguments_of("leakbench.attack_all")
 def attack_all(
     run: OneRun,
     *,
@@ -255,6 +279,7 @@ def attack_all(
     return [Results(Path(folder)) for folder in made]
 
 
+@arguments_of("leakbench.submit")
 def submit(run: OneRun, guesses: str | Path, *, force: bool = False) -> Results:
     """Score ``guesses``, an attack folder that somebody else made on an export of ``run``.
 
@@ -272,6 +297,7 @@ def submit(run: OneRun, guesses: str | Path, *, force: bool = False) -> Results:
     return Results(Path(pipeline.submit(str(_path(run)), str(guesses), force=force)))
 
 
+@arguments_of("leakbench.score")
 def score(run: OneRun, name: str, **params: Any) -> Results:
     """Score the saved guesses of ``name`` on a run again; the attack is not rerun.
 
@@ -284,6 +310,7 @@ def score(run: OneRun, name: str, **params: Any) -> Results:
     return Results(Path(folder))
 
 
+@arguments_of("leakbench.tables")
 def tables(runs: Runs) -> Tables:
     """Every number of ``runs``, read once.
 
@@ -302,6 +329,7 @@ def tables(runs: Runs) -> Tables:
     return write.read_tables(_found(runs))
 
 
+@arguments_of("leakbench.plot")
 def plot(runs: Runs | Tables, question: str = "") -> Figure:
     """Utility over leakage of every setting, as matplotlib draws it: the report's own figure.
 
@@ -333,6 +361,7 @@ def plot(runs: Runs | Tables, question: str = "") -> Figure:
     )
 
 
+@arguments_of("leakbench.report")
 def report(
     runs: Runs | Tables,
     out: str | Path = "report",
@@ -375,6 +404,7 @@ def report(
     )
 
 
+@arguments_of("leakbench.export")
 def export(run: OneRun, out: str | Path) -> list[str]:
     """Write one archive of ``run`` without any answer, for others to attack.
 
@@ -389,6 +419,7 @@ def export(run: OneRun, out: str | Path) -> list[str]:
     return exporting.export(load(_path(run)), Path(out))
 
 
+@arguments_of("leakbench.verify")
 def verify(
     run: OneRun, *, replay: int = 0, progress: Progress = lambda *_: None
 ) -> tuple[Finding, ...]:
@@ -408,6 +439,7 @@ def verify(
     return _verify(load(_path(run)), replay=replay, progress=progress)
 
 
+@arguments_of("leakbench.check")
 def check(
     runs: Runs | Tables,
     *,
@@ -448,6 +480,7 @@ def check(
     return check_in_words(gate.check(rows, then, **asked, terms=terms, undone=undone))
 
 
+@arguments_of("leakbench.ci")
 def ci(
     specs: Iterable[Mapping[str, Any]],
     *,
@@ -511,6 +544,7 @@ def ci(
     return replace(result, notes=notes)
 
 
+@arguments_of("leakbench.update")
 def update(
     runs: Runs | Tables,
     *,

@@ -40,8 +40,8 @@ LABELS = Topic(
     kinds=("update", "variate", "sum", "labels", "label_counts"),
     kind="update",
     ask=(
-        "send what they learned, or names of labels, in place of their data. Can an attacker tell"
-        " which classes they hold?"
+        "send what they learned in place of their data. Can an attacker tell which classes they"
+        " hold?"
     ),
 )
 CONTEXT = Topic(

@@ -25,6 +25,14 @@ LARGE = 100.0  # of a column: training by usual rates diverges on it
 NAMED = 3  # columns
 
 
+class WrongRowError(UsageError):
+    """An input is wrong: ``row`` of ``count``."""
+
+    def __init__(self, what: str, row: int, count: int) -> None:
+        super().__init__(what)
+        self.row, self.count = row, count
+
+
 def inputs(given: Any, whose: str) -> Tensor:
     """(n, ...): bytes as they are, whole numbers as int64, else floats of 32 bits.
 
@@ -32,8 +40,8 @@ def inputs(given: Any, whose: str) -> Tensor:
     (n, H, W, 1 | 3 | 4) of any kind (n, channels, H, W).
 
     Raises:
-        UsageError: these are no numbers, there are none, or one is not finite; ``whose`` names
-            them.
+        UsageError: these are no numbers, or there are none; ``whose`` names them.
+        WrongRowError: one is not finite, or no token.
     """
     x = _tensor(given, whose, "numbers, (n, ...), a tensor, an array or a list of rows alike")
     if x.ndim < 2 or not len(x) or not x[0].numel():
@@ -47,10 +55,11 @@ def inputs(given: Any, whose: str) -> Tensor:
         if bool(wrong.any()):
             row = int(wrong.nonzero()[0])
             value = float(told[row][~x[row].isfinite()][0])
-            raise UsageError(
+            what = (
                 f"{whose} hold {value} in row {row}: expected finite numbers of 32 bits; fill it,"
                 " or leave the row out."
             )
+            raise WrongRowError(what, row, len(x))
     elif x.dtype != torch.uint8:
         x = _tokens(x.long(), whose)
     if x.ndim == 3 and x.dtype == torch.uint8:
@@ -70,10 +79,11 @@ def _tokens(x: Tensor, whose: str) -> Tensor:
     wrong = (x < 0).any(1)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
-        raise UsageError(
+        what = (
             f"{whose} hold {int(x[row].min())} in row {row}: whole numbers are tokens, from 0 on;"
             " of a table or a signal give floats, as x.astype('float32')."
         )
+        raise WrongRowError(what, row, len(x))
     return x
 
 

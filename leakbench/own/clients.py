@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 from leakbench.base import terminal
+from leakbench.base.arguments import arguments_of, refuse_other_arguments
 from leakbench.base.errors import UsageError, among, suggestion
 from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
@@ -21,6 +22,7 @@ from leakbench.own import arrays, readers
 if TYPE_CHECKING:
     from torch import Tensor
 
+CALLED = "leakbench.clients"
 STREAM = "own"  # of the draws: the same data and arguments give the same clients
 RULES = ("class", "qua", "dir", "iid", "shards")
 PARAM = {"qua": 2.0, "dir": 0.5, "shards": 2.0}  # where none is given
@@ -44,7 +46,8 @@ class ClientData:
         param: of the split: concentration, classes or shards of a client.
         rows: in place of clients and split, the rows of each client, or an array (n,) of the
             number of the client that holds each, -1 for nobody.
-        test: (inputs, classes) to test on, or the share of x that is taken for it.
+        test: (inputs, classes) to test on, or the share of x that is taken for it, 0.1 where
+            nothing is said.
         aux: the same of what an attacker may be granted, which no client and no test set holds.
         mean: of pictures that were normalised, for each channel or for all.
         std: likewise.
@@ -56,6 +59,7 @@ class ClientData:
             it is somebody's.
     """
 
+    @arguments_of(CALLED)
     def __init__(
         self,
         x: Any,
@@ -73,12 +77,12 @@ class ClientData:
         signal: bool = False,
     ) -> None:
         self.untold = False  # is it unknown what clients hold?
-        every = arrays.inputs(x, "the inputs")
+        every = self._inputs(x, rows)
         classes, self.names = arrays.labels(y, len(every), "the labels")
         self.shape = tuple(every.shape[1:])
         self.tokens = every.dtype == torch.int64
         self._x, self._y = every, classes
-        held = self._held(rows)
+        held = _held(rows, len(every))
         free = self._free(held)
         tested, free = self._apart("test", test, free, held)
         granted, free = self._apart("aux", aux, free, held)
@@ -104,59 +108,15 @@ class ClientData:
         del self._x, self._y  # they are in ``data``
 
     # who holds what -------------------------------------------------------------------------------
-    def _held(self, rows: Any) -> list[Tensor] | None:
-        """The rows of each client, where they are given."""
-        if rows is None:
-            return None
-        n = len(self._x)
-        plain = rows.tolist() if hasattr(rows, "tolist") else rows
-        if isinstance(plain, str | bytes | Mapping) or not hasattr(plain, "__iter__"):
-            raise UsageError(
-                f"rows is {type(rows).__name__}: expected a list of rows for each client, or the"
-                " number of a client for each input; of a dict take list(rows.values())."
-            )
-        plain = list(plain)
-        if plain and all(isinstance(v, Real) for v in plain):
-            return self._owned(_whole(plain, "the owners in rows"))
-        held = [_whole(part, f"the rows of client {c}") for c, part in enumerate(plain)]
-        owner: dict[int, int] = {}
-        for c, part in enumerate(held):
-            for row in part.tolist():
-                if not 0 <= row < n:
-                    raise UsageError(
-                        f"client {c} holds row {row}, and there are {n} inputs: rows are counted"
-                        f" from 0 to {n - 1}."
-                    )
-                if row in owner:
-                    raise UsageError(
-                        f"row {row} is held by client {owner[row]} and again by client {c}:"
-                        " expected every row once."
-                    )
-                owner[row] = c
-        return held
-
-    def _owned(self, owners: Tensor) -> list[Tensor]:
-        """The rows of each client, of the number (n,) of the client that holds each."""
-        n = len(self._x)
-        if len(owners) != n:
-            raise UsageError(
-                f"rows names an owner for {len(owners)} inputs, and there are {n}: expected the"
-                " number of a client for each, or a list of rows for each client."
-            )
-        if int(owners.min()) < -1:
-            row = int((owners < -1).nonzero()[0])
-            raise UsageError(
-                f"rows says {int(owners[row])} of input {row}: expected the number of a client from"
-                " 0 on, or -1 for nobody."
-            )
-        there = torch.unique(owners[owners >= 0])
-        gone = (there != torch.arange(len(there))).nonzero().flatten().tolist()
-        if gone:
-            raise UsageError(
-                f"client {gone[0]} owns no input, and rows names client {int(there[-1])}: number"
-                " the clients from 0 on without a gap."
-            )
-        return [(owners == c).nonzero().flatten() for c in range(len(there))]
+    def _inputs(self, x: Any, rows: Any) -> Tensor:
+        """The inputs; of a wrong one it is said whose it is, where ``rows`` tell."""
+        try:
+            return arrays.inputs(x, "the inputs")
+        except arrays.WrongRowError as error:
+            for c, part in enumerate(_held(rows, error.count) or []):
+                if error.row in part.tolist():
+                    raise UsageError(f"client {c}: {error}") from None
+            raise
 
     def _free(self, held: list[Tensor] | None) -> Tensor:
         """The rows that nobody holds yet."""
@@ -401,6 +361,7 @@ class ClientData:
 
     # where data come from -------------------------------------------------------------------------
     @classmethod
+    @arguments_of("leakbench.clients.from_folder")
     def from_folder(
         cls, folder: str | Path, *, size: int | tuple[int, int] = 32, grey: bool = False, **how: Any
     ) -> Self:
@@ -415,6 +376,7 @@ class ClientData:
         return cls._read(readers.folder(folder, size, grey=grey), how)
 
     @classmethod
+    @arguments_of("leakbench.clients.unknown")
     def unknown(cls, clients: int, *, public: tuple[Any, Any], **how: Any) -> Self:
         """Clients of which nobody knows what they hold: for ``leakbench.observe`` alone.
 
@@ -452,6 +414,7 @@ class ClientData:
         return made
 
     @classmethod
+    @arguments_of("leakbench.clients.from_npz")
     def from_npz(cls, file: str | Path, **how: Any) -> Self:
         """Arrays of one file: ``x`` and ``y``, or as MedMNIST has them.
 
@@ -464,6 +427,7 @@ class ClientData:
         return cls._read(readers.npz(file), how)
 
     @classmethod
+    @arguments_of("leakbench.clients.from_csv")
     def from_csv(cls, file: str | Path, *, label: str, client: str = "", **how: Any) -> Self:
         """Rows of a table: the column ``label`` is the class, ``client`` says whose a row is.
 
@@ -475,6 +439,7 @@ class ClientData:
         return cls._read(readers.csv(file, label, client), how)
 
     @classmethod
+    @arguments_of("leakbench.clients.from_hf")
     def from_hf(
         cls,
         dataset: Any,
@@ -495,6 +460,7 @@ class ClientData:
         return cls._read(readers.hugging_face(dataset, x, y, size), how)
 
     @classmethod
+    @arguments_of("leakbench.clients.from_torchvision")
     def from_torchvision(cls, train: Any, test: Any = None, **how: Any) -> Self:
         """A map-style data set of (input, class), as torchvision's are; ``test``: another one.
 
@@ -509,14 +475,64 @@ class ClientData:
     def _read(cls, found: dict[str, Any], how: dict[str, Any]) -> Self:
         """From what a reader found; what is said in ``how`` goes before."""
         known = [*inspect.signature(cls).parameters][2:]  # without x and y
-        for name in how:
-            if name not in known:
-                raise UsageError(
-                    f"{name} = {str(how[name])[:40]}: no such argument.{suggestion(name, known)}"
-                )
+        refuse_other_arguments(CALLED, how, known)
         if "clients" in how or "split" in how:
             found.pop("rows", None)
         return cls(**{**found, **how})
+
+
+def _held(rows: Any, n: int) -> list[Tensor] | None:
+    """The rows of each client, of ``n`` inputs, where they are given."""
+    if rows is None:
+        return None
+    plain = rows.tolist() if hasattr(rows, "tolist") else rows
+    if isinstance(plain, str | bytes | Mapping) or not hasattr(plain, "__iter__"):
+        raise UsageError(
+            f"rows is {type(rows).__name__}: expected a list of rows for each client, or the"
+            " number of a client for each input; of a dict take list(rows.values())."
+        )
+    plain = list(plain)
+    if plain and all(isinstance(v, Real) for v in plain):
+        return _owned(_whole(plain, "the owners in rows"), n)
+    held = [_whole(part, f"the rows of client {c}") for c, part in enumerate(plain)]
+    owner: dict[int, int] = {}
+    for c, part in enumerate(held):
+        for row in part.tolist():
+            if not 0 <= row < n:
+                raise UsageError(
+                    f"client {c} holds row {row}, and there are {n} inputs: rows are counted"
+                    f" from 0 to {n - 1}."
+                )
+            if row in owner:
+                raise UsageError(
+                    f"row {row} is held by client {owner[row]} and again by client {c}:"
+                    " expected every row once."
+                )
+            owner[row] = c
+    return held
+
+
+def _owned(owners: Tensor, n: int) -> list[Tensor]:
+    """The rows of each client, of the number (n,) of the client that holds each."""
+    if len(owners) != n:
+        raise UsageError(
+            f"rows names an owner for {len(owners)} inputs, and there are {n}: expected the"
+            " number of a client for each, or a list of rows for each client."
+        )
+    if int(owners.min()) < -1:
+        row = int((owners < -1).nonzero()[0])
+        raise UsageError(
+            f"rows says {int(owners[row])} of input {row}: expected the number of a client from"
+            " 0 on, or -1 for nobody."
+        )
+    there = torch.unique(owners[owners >= 0])
+    gone = (there != torch.arange(len(there))).nonzero().flatten().tolist()
+    if gone:
+        raise UsageError(
+            f"client {gone[0]} owns no input, and rows names client {int(there[-1])}: number"
+            " the clients from 0 on without a gap."
+        )
+    return [(owners == c).nonzero().flatten() for c in range(len(there))]
 
 
 def _whole(part: Any, whose: str) -> Tensor:

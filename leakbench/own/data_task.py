@@ -6,6 +6,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
+from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.own.own_task import NAME
 
@@ -19,7 +20,8 @@ def write_data_task(data: Path, out: Path, *, clients: int | None, label: str, c
 
     Args:
         data: a folder with a folder of pictures for each class, a .npz or a .csv.
-        out: the folder of the file; it takes its name from ``data``.
+        out: the folder of the file; it takes its name from ``data``, with own- before it where
+            that is a task's already.
         clients: among how many the examples are dealt; 10 unless given.
         label: of a table, the column of the classes.
         client: of a table, the column that says whose a row is, in place of ``clients``.
@@ -35,6 +37,8 @@ def write_data_task(data: Path, out: Path, *, clients: int | None, label: str, c
             f"{data} has no letter or digit in its name, by which the task would be called: give it"
             " another."
         )
+    if name in registry.names("tasks") and registry.given("tasks", name) is None:
+        name = f"own-{name}"
     whole = (files("leakbench.own") / "project" / "data_task.py.in").read_text(encoding="utf-8")
     # In one pass: what is put in may itself hold one of these words.
     words = {"DATA": re.sub(r'[\\"]', "_", ascii(data.name)), "READ": read, "NAME": name}

@@ -115,6 +115,12 @@ def _known_optimizer(told: Mapping[str, Any], optimizer: str, optimizer_state: s
     if wrong:
         whose = "optimizer='adam' or 'adamw'" if optimizer == "sgd" else "optimizer='sgd'"
         raise UsageError(f"{', '.join(wrong)} goes with {whose}; leave it out.")
+    if told.get("nesterov") and not told.get("momentum"):
+        raise UsageError(
+            "sgd has nesterov without momentum: give momentum, as 0.9, or leave it out."
+        )
+    if told.get("eps") == 0:
+        raise UsageError("sgd has eps = 0: expected more, as torch's own 1e-8; Adam divides by it.")
     if optimizer == "adamw" and "weight_decay" not in told:
         raise UsageError(
             "optimizer='adamw' needs sgd's weight_decay, as in sgd=dict(lr=..., weight_decay=0.01),"

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from leakbench.base import locks
+from leakbench.base.arguments import arguments_of
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 KINDS = ("weights", "difference", "gradient")
 
 
+@arguments_of("leakbench.observe")
 def observe(
     out: str | Path | None = None,
     *,
@@ -180,6 +182,7 @@ class Observed:
             )
         return folders.load(self.path)
 
+    @arguments_of("sent")
     def sent(
         self,
         kind: str,
@@ -209,6 +212,7 @@ class Observed:
         now.model = self._told.tensors(tensors, f"the model of round {round}")
         now.receivers = receivers
 
+    @arguments_of("update")
     def update(
         self,
         tensors: Mapping[str, Tensor],
@@ -282,6 +286,7 @@ class Observed:
             now.labels[str(number)] = {str(training.phase): {"n": torch.tensor(many)}}
         now.moved.append((int(self._told.data.sizes[number]), moved))
 
+    @arguments_of("aggregate")
     def aggregate(
         self,
         total: Mapping[str, Tensor],
@@ -409,6 +414,7 @@ class Observed:
         now.truth[str(client)] = {phase: batch}
         now.labels[str(client)] = {phase: {"y": batch["y"]}}
 
+    @arguments_of("utility")
     def utility(self, metric: str, scores: Any, *, round: int) -> None:
         """What the model after a round gains: a score for each test example, 0 to 1.
 

@@ -123,22 +123,10 @@ def make_task(
     train: dict[str, Any] | None = None,
     begins: bool = True,
 ) -> type[OwnTask]:
-    """A task of ``data`` and ``model``, which is found by ``name`` from here on.
+    """As ``leakbench.task``; ``begins``: do runs begin with the network as it is?
 
-    Args:
-        name: small letters, digits and hyphens.
-        data: of ``leakbench.clients``.
-        model: a function of the number of outputs that makes a network, or an ``nn.Module``, whose
-            numbers every run then begins with.
-        cut: the name of the layer after which methods cut the network that share features or
-            compare representations, as "layer4"; if None the last that a layer with parameters
-            follows.
-        dim: of the embedding, for methods whose network ends in one.
-        utility: what a run gains, of `leakbench list utilities`.
-        rounds: of a run, unless it says otherwise.
-        train: values of every method's local training, as lr, batch, steps or epochs.
-        begins: do runs begin with the network as it is? Not those that somebody's loop trains, of
-            whose outputs and numbers nothing is said before its messages are there.
+    Not those that somebody's loop trains, of whose outputs and numbers nothing is said before its
+    messages are there.
 
     Raises:
         UsageError: something is wrong with it, or the name is taken.

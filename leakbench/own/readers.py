@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from leakbench.base import terminal
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.raised import raised_text
 from leakbench.own.arrays import is_whole
@@ -37,6 +38,11 @@ def folder(given: str | Path, size: Size, *, grey: bool) -> dict[str, Any]:
     inside = {p.name.lower(): p for p in sorted(place.iterdir()) if p.is_dir()}
     train = next((inside[n] for n in TRAIN if n in inside), place)
     x, y = _pictures(train, size, grey=grey)
+    if x.shape[1] == 3 and (x == x[:, :1]).all():
+        terminal.say(
+            "leakbench: all pictures are grey, and are read as three equal channels: say grey=True"
+            " for one."
+        )
     found: dict[str, Any] = {"x": x, "y": y}
     test = next((inside[n] for n in TEST if n in inside), None)
     if train != place and test is not None:

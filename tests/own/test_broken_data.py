@@ -108,6 +108,11 @@ BROKEN = {
     "complex": (given(X.astype(complex)), "the inputs are complex128"),
     "no memory": (given(torch.empty(N, 5, device="meta")), "the inputs are torch.float32"),
     "nan": (given(put(X, (7, 2), np.nan)), "the inputs hold nan in row 7: expected finite"),
+    "nan of somebody": (
+        given(put(X, (17, 2), np.nan), rows=HALVES),
+        "client 1: the inputs hold nan in row 17",
+    ),
+    "nan of nobody": (given(put(X, (37, 2), np.nan), rows=HALVES), "the inputs hold nan in row 37"),
     "inf": (given(put(X, (9, 0), -np.inf)), "the inputs hold -inf in row 9"),
     "too large": (given(put(X.astype(float), (3, 0), 1e300)), "the inputs hold 1e+300 in row 3"),
     "a column": (given(X[:, 0]), "the inputs are (40,): expected (n, ...)"),
@@ -255,7 +260,7 @@ BROKEN = {
     },
     "argument": (
         lambda p: lb.clients.from_folder(kinds(p), client=3),
-        "client = 3: no such argument.",
+        "leakbench.clients has no argument client (= 3).",
         "Did you mean 'clients'?",
     ),
     # arrays

@@ -258,6 +258,14 @@ SETTINGS = {
         {"sgd": {"lr": 0.1, "steps": 1, "betas": (0.9, float("inf"))}, "optimizer": "adam"},
         "sgd has betas = (0.9, inf): expected finite",
     ),
+    "nesterov alone": (
+        {"sgd": {"lr": 0.1, "steps": 1, "nesterov": True}},
+        "sgd has nesterov without momentum: give momentum",
+    ),
+    "eps 0": (
+        {"sgd": {"lr": 0.1, "steps": 1, "eps": 0}, "optimizer": "adam"},
+        "sgd has eps = 0: expected more",
+    ),
     "lr of a tensor": ({"sgd": {"lr": torch.tensor(-1), "steps": 1}}, "lr = -1: input should"),
     "momentum of what": (
         {"sgd": {"lr": 0.1, "steps": 1, "momentum": object()}},

@@ -69,6 +69,7 @@ def data_of(file):
         (arrays, "waves.npz", {}, 10, (1, 8, 8), 3),
         (table, "ill.csv", {"label": "ill", "client": "hospital"}, 4, (2,), 2),
         (table, "other.csv", {"label": "ill", "clients": 5}, 5, None, 2),
+        (arrays, "digits.npz", {}, 10, (1, 8, 8), 3),  # which is a task's name already
     ],
 )
 def test_the_file_reads_the_data(tmp_path, make, name, how, clients, shape, classes):

@@ -59,6 +59,18 @@ def test_a_folder_of_classes(tmp_path):
     assert data.lies_in == lb.InputRange()
 
 
+def test_of_grey_pictures_in_three_channels_it_is_said(tmp_path, capsys):
+    grey = np.repeat(BYTES[..., :1], 3, axis=3)
+    for folder, said in (
+        (pictures(tmp_path / "grey", grey), True),
+        (pictures(tmp_path / "c"), False),
+    ):
+        lb.clients.from_folder(folder, size=8, clients=3)
+        assert ("all pictures are grey" in capsys.readouterr().err) == said
+        lb.clients.from_folder(folder, size=8, grey=True, clients=3)
+        assert "all pictures are grey" not in capsys.readouterr().err
+
+
 def test_a_folder_is_resized_and_grey(tmp_path):
     data = lb.clients.from_folder(pictures(tmp_path), size=4, grey=True, clients=3)
     assert data.shape == (1, 4, 4)
