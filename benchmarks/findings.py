@@ -21,11 +21,14 @@ from leakbench.base import registry
 from leakbench.base.files import read_csv
 from leakbench.base.spec import canonical
 from leakbench.record.columns import TABLES as TABLES_OF_REPORTS
-from leakbench.reproduce import marks
+from leakbench.reproduce import cards, marks
 from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.row import Measurement, Row
+from leakbench.reproduce.strongest import case, rivals
 from leakbench.results.number import Claim
 
+# Of a case, as ``case`` has it, the row of another table in which it gives more away.
+Elsewhere = Mapping[tuple[str, ...], Row]
 Tables = Mapping[tuple[str, str], Sequence[Row]]  # by recipe and scale
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +44,7 @@ MORE = (
     "unmixing.md",
     "attack-budgets.md",
     "repairs.md",
+    "pooled-updates.md",
 )  # other results that say more of one attack, where they are there
 PAPERS = "prototype_leakage"
 # How the page calls who attacks, the papers' own first, and what is measured.
@@ -101,8 +105,9 @@ TAIL = """\
 * What a recovered prototype tells of a person beyond whose it is, but for what
   `prototype_picture` says where it was run.
 * Clients with several classes, and clients that differ in how many images they have.
-* Secure aggregation: under `secure_sum` no attack on single updates fits; what the sum gives away
-  was not attacked for prototypes.
+* Secure aggregation in these tables: under `secure_sum` no attack on single updates fits. That is
+  no shelter where cohorts change: sums of many rounds, solved for who took part, named every client
+  ([pooled-updates.md](../results/pooled-updates.md)).
 * Attacks that nobody here thought of. A row that no attacker beats is a row that these attackers
   did not beat.
 """
@@ -115,9 +120,10 @@ def page(results: Path) -> str:
         path = results / name / f"{scale}.csv"
         if path.is_file():
             tables[name, scale] = marks.marked_rows(RECIPES.get(name), path)
-    out = [HEAD, *summary(tables), *of_excerpts(results / "excerpts.csv")]
+    elsewhere = beaten(results)
+    out = [HEAD, *summary(tables, elsewhere), *of_excerpts(results / "excerpts.csv")]
     for (name, scale), rows in tables.items():
-        out += section(name, scale, rows)
+        out += section(name, scale, rows, elsewhere)
     return "\n".join([*out, TAIL + missing(tables, results / "excerpts.csv") + more(results)])
 
 
@@ -175,11 +181,19 @@ def more(results: Path) -> str:
     return "".join(f"\nMore: [{n}](../results/{n}).\n" for n in there)
 
 
-def summary(tables: Tables) -> list[str]:
+def beaten(results: Path) -> Elsewhere:
+    """The cases of which another committed table says worse."""
+    asked = [q for q in rivals(cards.committed_rows(results)) if q.rows[0].metric == "p_leak"]
+    found = {case(q.rows[0]): q.beaten_by(asked) for q in asked}
+    return {key: q.best for key, q in found.items() if q}
+
+
+def summary(tables: Tables, elsewhere: Elsewhere) -> list[str]:
     """One line per method and table: claimed, the same measure, the strongest attacker."""
     out = ["## In one look", "", "Shares of clients named.", ""]
-    out += ["| method | table | the paper | its attacker, here | who knows the method | attack |"]
-    out += ["|---|---|---|---|---|---|"]
+    out += ["| method | table | the paper | its attacker, here | who knows the method | attack"]
+    out[-1] += " | more in another table |"
+    out += ["|---|---|---|---|---|---|---|"]
     for (name, scale), rows in tables.items():
         for key in dict.fromkeys((r.dataset, r.label) for r in rows):
             mine = [r for r in rows if (r.dataset, r.label) == key]
@@ -194,6 +208,7 @@ def summary(tables: Tables) -> list[str]:
                 cells += [_text(papers) if papers else "-"]
                 cells += [least(best, mine) + _text(best) if best else "not run"]
                 cells += [f"`{best.attack}`" if best else "-"]
+                cells += [_elsewhere(elsewhere.get(case(mine[0])))]
                 out.append("| " + " | ".join(cells) + " |")
     return [*out, "", *(unrun(*key, rows) for key, rows in tables.items() if lost(rows)), ""]
 
@@ -217,7 +232,7 @@ def unrun(name: str, scale: str, rows: Sequence[Row]) -> str:
     return f"* `{name}`, {scale}, has no number of {who}: others may find more there."
 
 
-def section(name: str, scale: str, rows: Sequence[Row]) -> list[str]:
+def section(name: str, scale: str, rows: Sequence[Row], elsewhere: Elsewhere) -> list[str]:
     """One table's methods, each in a sentence and a small table; the command first."""
     out = []
     for dataset in dict.fromkeys(r.dataset for r in rows):
@@ -225,7 +240,7 @@ def section(name: str, scale: str, rows: Sequence[Row]) -> list[str]:
         for r in rows:
             if r.dataset == dataset:
                 by_label.setdefault(r.label, []).append(r)
-        methods = [text for text in map(method, by_label.values()) if text]
+        methods = [text for mine in by_label.values() if (text := method(mine, elsewhere))]
         if methods:
             title = TITLES.get((name, dataset), f"`{name}` at scale {scale}, {dataset}")
             command = f"    leakbench reproduce {name} --scale {scale}"
@@ -244,7 +259,7 @@ def about(rows: Sequence[Row], dataset: str) -> str:
     return f"{seeds} {word}, {rounds} rounds, {where}.{stands}"
 
 
-def method(rows: Sequence[Row]) -> str:
+def method(rows: Sequence[Row], elsewhere: Elsewhere) -> str:
     """What was claimed of one method, by the same measure here, and by each attacker.
 
     Empty where nothing was attacked.
@@ -252,7 +267,12 @@ def method(rows: Sequence[Row]) -> str:
     named = [r for r in rows if r.metric == "p_leak" and r.ours]
     if not named:
         return ""
-    lines = [f"### {rows[0].label}", "", " ".join(sentences(rows, named)), ""]
+    lines = [
+        f"### {rows[0].label}",
+        "",
+        " ".join(sentences(rows, named, elsewhere.get(case(rows[0])))),
+        "",
+    ]
     lines += ["| attacker | measure | value | n | blind | undefended | attack |"]
     lines += ["|---|---|---|---|---|---|---|"]
     lines += [line(r) for r in rows if r.attack and r.ours and r.metric in METRICS]
@@ -260,8 +280,8 @@ def method(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, *([""] if left else []), *left, ""])
 
 
-def sentences(rows: Sequence[Row], named: Sequence[Row]) -> list[str]:
-    """The claim, our number by the same measure, and the strongest attacker's."""
+def sentences(rows: Sequence[Row], named: Sequence[Row], more: Row | None) -> list[str]:
+    """The claim, our number by the same measure, and the strongest attackers'."""
     out = [_utility(r) for r in rows if r.measure == "utility" and r.ours]
     claimed, papers = beside(rows)
     if claimed:
@@ -273,6 +293,8 @@ def sentences(rows: Sequence[Row], named: Sequence[Row]) -> list[str]:
         how = ATTACKERS.get(best.attack, best.attack)
         share = f"names a share of {least(best, rows)}{_text(best)} of the clients"
         out.append(f"The strongest attacker run for this table ({how}) {share}.")
+    if more:
+        out.append(f"In another table it gives more away: {_elsewhere(more)}.")
     if any(r.dead for r in rows):
         out.append("The run is dead: it does no better than chance, so its numbers say little.")
     if any(r.undertrained for r in rows):
@@ -291,6 +313,10 @@ def strongest(named: Sequence[Row]) -> Row | None:
     """The attacker who knows the method and names most clients; None where none ran."""
     others = [r for r in named if r.attack != PAPERS]
     return max(others, key=lambda r: r.ours.value if r.ours else 0.0, default=None)
+
+
+def _elsewhere(r: Row | None) -> str:
+    return f"{_text(r)} by `{r.attack}`, `{r.recipe}`, {r.scale}" if r else "-"
 
 
 def _utility(r: Row) -> str:

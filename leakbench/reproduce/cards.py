@@ -45,7 +45,9 @@ READ = """\
 strongest tried* the best of all attacks on the same question in this table, in shares, dB or
 whatever the measure has, with a 95 % interval, and *not run* where nobody did more than the paper.
 *Blind* is the same guess without a message, *undefended* the same attack where nothing is hidden:
-an attack that finds nothing there, either, acquits nobody. *digits for cifar100* is our digits
+an attack that finds nothing there, either, acquits nobody. *More in another table* is what the same
+method, so set, gave away on the same task in another table of any paper, trained for longer or
+attacked by more. *digits for cifar100* is our digits
 where the paper has CIFAR-100: its number there speaks of its own data. *Not tried* names attacks
 that declare this measure and fit what is sent, or other settings that have a number in another
 table. *Rounds* is how long it was trained, *to know* are the [flags](../formats.md#flags) of these
@@ -126,11 +128,11 @@ def card(paper: str, rows: Sequence[Row], everywhere: Sequence[Row], known: Fits
     if asked:
         out += _head(
             *("method", "task", "measure", "the paper", "by the paper's measure"),
-            *("the strongest tried", "attack", "blind", "undefended", "not tried"),
-            *("rounds", "to know"),
-            "table",
+            *("the strongest tried", "attack", "more in another table", "blind", "undefended"),
+            *("not tried", "rounds", "to know", "table"),
         )
-        out += [_leak(q, q.untried(everywhere, known)) for q in asked]
+        tables = list(rivals(everywhere))
+        out += [_leak(q, q.untried(everywhere, known), q.beaten_by(tables)) for q in asked]
     else:
         out.append(NONE)
     gains = [r for r in rows if not r.attack and r.claim and r.ours and r.ours.low is not None]
@@ -203,17 +205,23 @@ def _listed(q: Rivals, untried: Sequence[str]) -> str:
     return _line(*cells, _codes(untried), _rounds(told), _flags(told), _table(told))
 
 
-def _leak(q: Rivals, untried: Sequence[str]) -> str:
-    """Claimed, measured the same way, and the strongest: one line."""
+def _leak(q: Rivals, untried: Sequence[str], elsewhere: Rivals | None) -> str:
+    """Claimed, measured the same way, and the strongest, here and elsewhere: one line."""
     best, paper = q.best, q.paper
     claimed = next((r.claim for r in q.rows if r.claim), None)
     cells = [_method(best, dead=q.dead), _where(best), f"`{best.metric}`"]
     cells += [f"{claimed.value:.3g}" if claimed else "-"]
     cells += [_number(paper) if paper else "-"]
     cells += ["not run", "-"] if q.only_paper else [f"**{_number(best)}**", f"`{spelled(best)}`"]
+    cells += [_elsewhere(elsewhere.best) if elsewhere else "-"]
     cells += [_side(best.floor), _side(best.control), _codes(untried)]
     known = (best, paper) if paper else (best,)
     return _line(*cells, _rounds(best), _flags(*known), _table(best))
+
+
+def _elsewhere(best: Row) -> str:
+    """What another table's strongest gets, and on which data where the method has several."""
+    return f"**{_number(best)}** `{spelled(best)}`, {_where(best)}, {_table(best)}"
 
 
 def _gain(rows: Sequence[Row], r: Row) -> str:

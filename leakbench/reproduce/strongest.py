@@ -6,7 +6,7 @@ strongest gets is a lower bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -105,6 +105,27 @@ class Rivals:
         more = {name for name, metrics in fit if first.metric in metrics} - here
         return sorted(more | {spelled(r) if r.attack in here else r.attack for r in able})
 
+    def beaten_by(self, others: Iterable[Rivals]) -> Rivals | None:
+        """Where the same method on the same task gave most away, if that is more than here.
+
+        Of ``others`` those on the same metric count whose run learnt something and whose attack has
+        power; a difference in the fourth digit is none.
+        """
+        known = [q for q in others if q.subject == self.subject and not q.dead]
+        most = max(
+            (q for q in known if not failed_control(q.best)),
+            key=lambda q: q._rank(q.best),
+            default=self,
+        )
+        more = float(f"{self._got(most.best):.3g}") > float(f"{self._got(self.best):.3g}")
+        return most if more else None
+
+    @property
+    def subject(self) -> tuple[str, str, str]:
+        """What its number is of, in whichever table: the method as it is set, task and metric."""
+        first = self.rows[0]
+        return first.label, first.task, first.metric
+
     @property
     def _sign(self) -> float:
         return -1.0 if leaks_towards(self.rows[0]) == "down" else 1.0
@@ -139,12 +160,10 @@ def worst(asked: Sequence[Rivals]) -> list[Rivals]:
     Live runs before dead ones, then the largest share as it is printed; of equals one that leaves
     the blind guess behind, then one whose attack works, then where more was tried.
     """
-    found: dict[tuple[str, ...], Rivals] = {}
+    found: dict[tuple[str, str, str], Rivals] = {}
     for q in asked:
-        first = q.rows[0]
-        key = (first.label, first.task, first.metric)
-        if key not in found or _weight(q) > _weight(found[key]):
-            found[key] = q
+        if q.subject not in found or _weight(q) > _weight(found[q.subject]):
+            found[q.subject] = q
     return list(found.values())
 
 
