@@ -98,6 +98,10 @@ class FromMeans(FromProxies):
         ),
     )
 
+    @property
+    def pools(self) -> bool:
+        return self.window == 0
+
 
 def banks(view: View) -> list[Proxy]:
     """The banks (clients, dim) that the server broadcast and the observer saw, oldest first."""

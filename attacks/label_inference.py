@@ -133,7 +133,7 @@ class LabelInference(Attack):
             return ThreatModel(
                 kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method"
             )
-        if self.pools:
+        if self._updates_added:
             kinds = (*REPLAYED, "sum")
             knows = ("aux_data", "method", "facts")
             return ThreatModel(kinds=kinds, rounds="all", knows=knows, rung="public")
@@ -154,6 +154,11 @@ class LabelInference(Attack):
 
     @property
     def pools(self) -> bool:
+        return self._updates_added or self.source in ("messages", "denoised")
+
+    @property
+    def _updates_added(self) -> bool:
+        """Are the updates of all rounds read as one?"""
         return self.source == "pooled"
 
     @property
@@ -167,7 +172,7 @@ class LabelInference(Attack):
             return why
         if self._told:
             return self._untold(run)
-        if self.pools:
+        if self._updates_added:
             return self._unpooled(run)
         name, last = models.last_layer(run.module(), run.facts.shape)
         if run.method.outputs != "logits" or not reads_classes(last, run.facts.classes):
@@ -235,7 +240,7 @@ class LabelInference(Attack):
         return _class_mixtures.seconds(run) if self.source == "pooled" else super().seconds(run)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        if self.pools:
+        if self._updates_added:
             found = _class_mixtures.pooled(view, rng)
             return [self._held(view, c, found.get(c)) for c in _disaggregation.heard(view)]
         if self.source in ("messages", "denoised"):
@@ -254,7 +259,7 @@ class LabelInference(Attack):
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """The class frequencies of the auxiliary data."""
         prior = frequencies(view.know("aux_data").y, view.facts.classes)
-        if self.pools:
+        if self._updates_added:
             return [self._held(view, c, prior) for c in _disaggregation.heard(view)]
         return [self._guess(view, m, prior) for m in self._sent(view)]
 

@@ -67,7 +67,7 @@ class Attack(Spec):
 
     @property
     def pools(self) -> bool:
-        """Is a guess made of what a sender's updates, or their sums, of all rounds add up to?
+        """Is a guess made of what a sender's messages, or their sums, of all rounds add up to?
 
         Then what a wrapper draws anew for each of them has been heard out.
         """

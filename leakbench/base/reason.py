@@ -57,7 +57,7 @@ Code = Literal[
     "unread",  # kinds, by: "nobody", "clients", "paper" or "weak" attacks
     "chosen",  # count: of clients that somebody picked
     "few_rounds",  # kept, all: rounds of covered updates
-    "not_added_up",
+    "not_added_up",  # kind: of messages
     "gone",  # attack, of: a ``Reason``
     "dead_seeds",
     "mixed_code",

@@ -164,8 +164,8 @@ _SAID: dict[str, Callable[[Facts], str]] = {
         "of the updates, which a wrapper covers, {kept} of {all} rounds were kept, and whoever adds"
         " up all of them hears more"
     ),
-    "not_added_up": _plain(
-        "a wrapper covers its updates one by one, and no attack strong enough to acquit added up"
+    "not_added_up": _form(
+        "a wrapper covers each {kind} by itself, and no attack strong enough to acquit added up"
         " those of all rounds"
     ),
     "gone": _gone,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from leakbench.base.meaning import Topic
 from leakbench.base.reason import Reason, reason
+from leakbench.record.folders import Run
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 
@@ -71,21 +72,31 @@ def picked(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
 
 
 def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[Reason, ...]:
-    """Said where updates are noised or summed and nobody heard out what all of them come to.
+    """Said where messages are noised or summed and nobody heard out what all of them come to.
 
-    Too few rounds of them were kept, or no attack that may acquit added them up: what covers one
-    message does not cover their sum.
+    Too few rounds of updates were kept, or no attack that may acquit added the messages up: what
+    covers one does not cover their sum.
     """
-    if not {"update", "sum"} & {*topic.kinds}:
+    if not topic.contents:
         return ()
+    kinds = {*topic.kinds} | ({"update"} if "sum" in topic.kinds else set())
+    able = [n.attacker for n in attacks if n.attacker.pools and _acquits(n)]
+    added = {kind for a in able for kind in a.reads}
+    out: list[Reason] = []
     for run in setting.runs:
-        covered = any(s["kind"] == "update" and s["covered"] for s in run.meta.get("sent", ()))
         rounds, kept = int(run.spec["rounds"]), int(run.meta.get("pooled", 0))
-        if covered and kept < ENOUGH * rounds:
-            return (reason("few_rounds", kept=kept, all=rounds),)
-        if covered and not any(n.attacker.pools and _acquits(n) for n in attacks):
-            return (reason("not_added_up"),)
-    return ()
+        for kind in sorted(kinds & _covered(run)):
+            if kind == "update" and kept < ENOUGH * rounds:
+                out.append(reason("few_rounds", kept=kept, all=rounds))
+            elif kind not in added:
+                out.append(reason("not_added_up", kind=kind))
+    return tuple(dict.fromkeys(out))
+
+
+def _covered(run: Run) -> set[str]:
+    """What a wrapper covers and clients send again and again: once sent, it has no other round."""
+    lines = (s for s in run.meta.get("sent", ()) if s["covered"])
+    return {s["kind"] for s in lines if s["kind"] == "update" or s["rounds"] > 1}
 
 
 def _acquits(n: Number) -> bool:

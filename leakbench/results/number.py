@@ -76,7 +76,7 @@ class Attacker(Part):
     observer: tuple[str, ...] = ()
     knowledge: tuple[str, ...] = ()
     reads: tuple[str, ...] = Field((), exclude=True)  # the kinds of clients' messages it attacks
-    pools: bool = Field(False, exclude=True)  # does it add up the updates of all rounds?
+    pools: bool = Field(False, exclude=True)  # does it add up all rounds?
     conditions: tuple[str, ...] = Field((), exclude=True)  # how it was made, in a few words each
 
     @property

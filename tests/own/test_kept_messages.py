@@ -138,8 +138,8 @@ def test_every_round_of_every_client(tmp_path, capsys):
         recorded(tmp_path / "other", 1, keep={"rounds": "all", "clients": 1})
 
 
-def attacker(pools):
-    return SimpleNamespace(pools=pools, paper=False, observer=("server",))
+def attacker(pools, reads=("update",)):
+    return SimpleNamespace(pools=pools, paper=False, observer=("server",), reads=reads)
 
 
 @pytest.mark.parametrize(("keep", "pooled"), [(None, 4), ({"rounds": "all"}, 20)])
@@ -148,7 +148,7 @@ def test_covered_updates_of_few_rounds_acquit_nobody(tmp_path, keep, pooled):
     run = recorded(tmp_path, 20, keep=keep, covered=["update"])
     assert run.meta["pooled"] == pooled
     setting = SimpleNamespace(runs=[run])
-    topic = SimpleNamespace(kinds=("update",))
+    topic = SimpleNamespace(kinds=("update",), contents=True)
     alone, added, weak = (
         [SimpleNamespace(attacker=attacker(p), weak=w, able=not w)]
         for p, w in ((False, False), (True, False), (True, True))
@@ -156,7 +156,7 @@ def test_covered_updates_of_few_rounds_acquit_nobody(tmp_path, keep, pooled):
     few = [reason("few_rounds", kept=4, all=20)] if pooled < 20 else []
     assert [*unheard(topic, setting, added)] == few
     for some in (alone, weak, alone + weak):
-        assert [*unheard(topic, setting, some)] == (few or [reason("not_added_up")])
+        assert [*unheard(topic, setting, some)] == (few or [reason("not_added_up", kind="update")])
     assert [f.detail for f in lb.verify(run) if f.outcome == "differs"] == []
 
 

@@ -49,6 +49,7 @@ FACTS = {
     "unread": {"kinds": ["update", "mean_data"], "by": "clients"},
     "chosen": {"count": 2},
     "few_rounds": {"kept": 4, "all": 100},
+    "not_added_up": {"kind": "update"},
     "gone": {"attack": "unmix", "of": reason("failed", text="one\ntwo")},
 }
 
