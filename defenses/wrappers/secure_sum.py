@@ -12,4 +12,5 @@ class SecureSum(Wrapper):
 
     linear: ClassVar[bool] = True
     sums: ClassVar[bool] = True
+    masks: ClassVar[bool | None] = False
     paper: ClassVar[str] = "Bonawitz et al., CCS 2017"

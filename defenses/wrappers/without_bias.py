@@ -20,6 +20,7 @@ class WithoutBias(Wrapper):
     times the layer's inputs, and its leading singular vector tells it as well.
     """
 
+    masks: ClassVar[bool | None] = False
     paper: ClassVar[str] = "ours"
 
     def uplink(self, payload: Tree, me: Client) -> Tree:

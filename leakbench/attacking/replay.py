@@ -53,8 +53,10 @@ class _Guessed(Rng):
     read: dict[str, Any]
 
     def _draw(self, name: str, make: Callable[[], Tensor]) -> Tensor:
-        key = f"draw/{name}"
-        value = self.given[key] if key in self.given else make()
+        key, value = f"draw/{name}", make()
+        if key in self.given:  # of the largest step: a smaller one throws so many fewer
+            whole = self.given[key]
+            value = whole[: len(value)] if value.dim() else whole
         self.read[key] = value
         return value
 
@@ -111,7 +113,7 @@ class Replay:
         self.index = torch.tensor(party(message.sender), device=self.device)
         self._seed = int(torch.randint(2**40, (), generator=rng))
         self._places = [torch.tensor(r, device=self.device) for r in self.rows]
-        size = len(self.rows[0])
+        size = max(map(len, self.rows))
         self.blank = Batch(
             torch.zeros(size, *self.facts.shape, dtype=self.dtype, device=self.device),
             torch.zeros(size, dtype=torch.long, device=self.device),

@@ -311,7 +311,8 @@ class Wrapper(Spec):
     linear: ClassVar[bool] = False  # True: leaves the mean as it is, so fused rounds stay exact
     sums: ClassVar[bool] = False  # True: the server receives only the sum
     # Are its zeros numbers that it leaves out? Attackers then take none of a message for data. Of
-    # a wrapper that says nothing, one that makes a number of an update 0 is refused.
+    # a wrapper that says nothing each update is looked at, for which a device has to be waited for,
+    # and one that makes a number 0 is refused.
     masks: ClassVar[bool | None] = None
     paper: ClassVar[str] = ""
 

@@ -84,6 +84,7 @@ def less(choice):
     """The same attack, soon over."""
     params = choice.attack.parameters()
     short = {k: min(params[k] or v, v) for k, v in LESS.items() if k in params}
+    short |= {"at": ("final",)} if "at" in params else {}
     return choices.build(choice.name, {**params, **short})
 
 

@@ -90,6 +90,21 @@ def test_at_the_true_batch_the_residual_is_the_same_each_time(runs, name):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("sizes", [(4, 3), (3, 4)])
+@pytest.mark.parametrize("name", ["flea", "fedmix", "feddata"])
+def test_a_smaller_step_throws_fewer_dice(runs, name, sizes):
+    """Of several steps what they throw is one unknown, as long as the largest of them."""
+    view = View(THREAT, again(runs[name]), ROUNDS)
+    (behind, *_) = _updates.shortest(view, probe=False, most=99)
+    rng = torch.Generator().manual_seed(0)
+    how = {"sizes": sizes, "phase": behind.loss, "dtype": torch.float64}
+    replay = Replay(view, behind.message, rng, **how)
+    assert any(k.startswith("draw/") for k in replay.unknown)
+    x = torch.rand(7, *view.facts.shape, dtype=torch.float64)
+    moved = replay.gradient(Batch(x, torch.arange(7)), replay.unknown)
+    assert all(bool(v.isfinite().all()) for v in moved.values())
+
+
 @pytest.mark.parametrize("tau", [0.1, 1.0])
 def test_a_margin_of_a_clients_own_counts_is_unknown_and_with_it_the_residual_is_zero(
     tmp_path, tau

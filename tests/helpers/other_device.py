@@ -82,6 +82,8 @@ class _Made(TorchFunctionMode):
         place = kwargs.get("device")
         if func in INDEXED:
             args = (args[0], _rows(args[1]), *args[2:])
+        if func is Tensor.new_tensor and isinstance(args[0], There):
+            return torch.tensor(args[1], dtype=kwargs.get("dtype", args[0].dtype)).to(DEVICE)
         if func in MAKERS and place is not None and torch.device(place).type == DEVICE:
             return func(*args, **{**kwargs, "device": None}).to(DEVICE)
         return func(*args, **kwargs)
