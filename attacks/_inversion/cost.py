@@ -7,6 +7,7 @@ from typing import Protocol
 from attacks import _updates
 from attacks._inversion import labels as class_labels
 from attacks._inversion import priors
+from attacks._inversion.engines import LONGER
 from attacks._inversion.victims import Settings
 from leakbench.attacking import Outline
 from leakbench.base import torch
@@ -39,7 +40,8 @@ def seconds(run: Outline, how: CostSettings) -> float:
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         run.module()(run.blank())
     once = taken * OVERHEAD + GRADIENTS * images * counter.get_total_flops() / SPEED
-    searches = ENGINES.get(how.engine, 1) * how.restarts
+    signs = LONGER if taken == 1 and run.method.optimizer == "adam" else 0
+    searches = (ENGINES.get(how.engine, 1) + signs) * how.restarts
     searches *= class_labels.TRIED if how.labels == "solved" else 1
     taught = 0.0
     if how.prior == "decoder":  # of simple gradients, a third of the operations each

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attacks._inversion import first_layer, lbfgs, priors, signed_adam
-from attacks._inversion.check import apart
+from attacks._inversion.check import apart, judge
 from attacks._inversion.ends import measured
 from attacks._inversion.stack import Stack, stacked
 from attacks._inversion.variation import weight
-from attacks._inversion.victims import Candidate, Settings, Victim
+from attacks._inversion.victims import FEW, Candidate, Settings, Victim
 from leakbench.base import torch
 from leakbench.federation import Examples
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 # numbers and no measurement of the moment, so that a run's guesses do not depend on its clock.
 # (weights of the net at most, victims); a larger net goes one at a time. No GPU was measured.
 MOST = {"cpu": ((200_000, 16), (2_000_000, 4)), "cuda": ((20_000_000, 64),)}
-LONGER = 3  # times the steps of signed Adam before batches are polished, half as long
+LONGER = 3  # times the steps of signed Adam of signs, and of batches before they are polished
 MATCHED = 1e-4  # mismatch below which a search has settled
 EXACT = 1e-8  # mismatch that single precision's rounding explains
 
@@ -38,6 +39,55 @@ def search(
     aux: Examples | None = None,
 ) -> list[list[Candidate]]:
     """Each victim's candidates, one for every search of it.
+
+    Of a step of Adam the numbers that it tells are matched first; where these lead to no images,
+    their ends are given up for those of signed Adam on the signs of all numbers (``Signs``).
+
+    The other arguments are those of ``by_numbers``.
+    """
+    for v in victims:
+        v.by_signs = False
+    may = any(v.tells_signs for v in victims)
+    found = by_numbers(victims, how, engine, rng, _part(tell, 0.0, 0.5 if may else 1.0), aux)
+    matched = set()  # updates: of one all label vectors are held against the same
+    for v, candidates in zip(victims, found, strict=True):
+        if _settled(v, candidates, how):
+            matched.add(id(v.behind.message))
+    left = []
+    for i, v in enumerate(victims):
+        v.by_signs = v.tells_signs and id(v.behind.message) not in matched
+        left += [i] if v.by_signs else []
+    some = [victims[i] for i in left]
+    ended = by_numbers(some, how, "signed_adam", rng, _part(tell, 0.5, 1.0), aux) if some else []
+    for i, candidates in zip(left, ended, strict=True):
+        found[i] = candidates
+    tell(1.0)
+    return found
+
+
+def _settled(victim: Victim, found: Sequence[Candidate], how: Settings) -> bool:
+    """Do the numbers that an update tells lead to its images?
+
+    Of large ones many match them, and they have to have been found twice.
+    """
+    if min((c.mismatch for c in found), default=1.0) > MATCHED:
+        return False
+    return math.prod(victim.shape) <= FEW or judge(victim, found, how).accepted
+
+
+def _part(tell: Tell, low: float, high: float) -> Tell:
+    return lambda share: tell(low + share * (high - low))
+
+
+def by_numbers(
+    victims: Sequence[Victim],
+    how: Settings,
+    engine: str,
+    rng: torch.Generator,
+    tell: Tell,
+    aux: Examples | None,
+) -> list[list[Candidate]]:
+    """Each victim's candidates, held against the numbers of its update, or by their signs.
 
     ``signed_adam``: ``restarts`` searches. ``lbfgs``: as many, from random images and without
     any prior. ``auto``: where the net is smooth, of a single image (and of tiny ones)
@@ -85,8 +135,10 @@ def search(
         for i, x in guesses.items():
             found[i].append(_alone(victims[i], x, "decoder", 0))
         guesses |= {i: read[i] for i in group if i in read}
-        longer = LONGER if engine == "auto" and group[0] in direct else 1
-        ended = _adam(victims, group, how, seeds, done, guesses, longer)
+        first = victims[group[0]]
+        longer = first.by_signs or (group[0] in direct and not first.few)
+        steps = how.steps * (LONGER if longer else 1)
+        ended = _adam(victims, group, how, seeds, done, guesses, steps)
         for i in group:
             found[i] += ended[i]
             if i in direct:
@@ -154,7 +206,7 @@ def _adam(
     seeds: Sequence[Sequence[int]],
     done: _Share,
     guesses: Mapping[int, Tensor],
-    longer: int,
+    steps: int,
 ) -> dict[int, list[Candidate]]:
     """Where signed Adam's restarts of each victim of ``group`` end."""
     slots = [(i, r) for i in group for r in range(how.restarts)]
@@ -181,7 +233,7 @@ def _adam(
             stack,
             at["x"],
             {k: v for k, v in at.items() if k != "x"},
-            steps=how.steps * (1 if victims[group[0]].few else longer),
+            steps=steps,
             weight=weight(how.total_variation, stack.facts.shape),
             fall=victims[group[0]].fading.descent,
             box=not stack.facts.signal,

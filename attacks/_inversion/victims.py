@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from attacks._inversion.variation import OF_BATCHES, OF_FEW, Fading
+from attacks._inversion.variation import OF_BATCHES, OF_FEW, OF_SIGNS, Fading
 from attacks._updates import Behind
 from leakbench.attacking import Replay, View
 from leakbench.base import torch
@@ -59,6 +59,7 @@ class Victim:
         self.view, self.behind, self.labels = view, behind, labels
         self.private, self.free, self.seed = dict(private), tuple(free), seed
         self.shape = (len(labels), *view.facts.shape)
+        self.by_signs = False  # is a candidate held against the signs of the update, not numbers?
         self._replays: dict[torch.dtype, Replay] = {}
 
     def replay(self, dtype: torch.dtype) -> Replay:
@@ -68,8 +69,16 @@ class Victim:
         return self._replays[dtype]
 
     @property
+    def tells_signs(self) -> bool:
+        """Was its update one step of Adam, which tells the sign alone of some numbers?"""
+        adam = self.replay(torch.float32).adam
+        return adam is not None and not adam.rough and not adam.whole
+
+    @property
     def smooth(self) -> bool:
-        """Has the net no kinks? Then second derivatives help."""
+        """Has what is searched no kinks? Then second derivatives help."""
+        if self.by_signs:
+            return False
         rough = tuple(getattr(torch.nn, name) for name in ROUGH)
         return not any(isinstance(m, rough) for m in self.replay(torch.float32).module.modules())
 
@@ -81,6 +90,8 @@ class Victim:
     @property
     def fading(self) -> Fading:
         """How much of the prior its search keeps."""
+        if self.by_signs:
+            return OF_SIGNS
         return OF_BATCHES if self.smooth and not self.few else OF_FEW
 
     @property
@@ -91,7 +102,7 @@ class Victim:
         names = tuple((k, tuple(v.shape)) for k, v in sorted(m.payload.items()))
         adam = self.replay(torch.float32).adam
         rough = adam is not None and adam.rough  # a clipped step of Adam is read in another way
-        behind, read = self.behind, (rough, m.sparse)
+        behind, read = self.behind, (rough, self.by_signs, m.sparse)
         return (behind.rows, behind.loss, self.shape, inputs, self.free, names, *read)
 
 

@@ -86,6 +86,15 @@ class AdamStep:
             return {k: g / (g.abs() + scale) for k, g in gradient.items()}
         return {k: self._cut(k, g) for k, g in gradient.items()}
 
+    def known(self, name: str) -> Tensor:
+        """Which numbers of a tensor are told, not their signs alone; of a step not ``rough``."""
+        return self.told[f"{MOST}/{name}"].isinf()
+
+    @property
+    def whole(self) -> bool:
+        """Are all of them?"""
+        return not self.rough and all(bool(self.known(name).all()) for name in self.observed)
+
     def at(self, told: Mapping[str, Tensor]) -> AdamStep:
         """The same comparison for another victim's ``told``."""
         other = copy.copy(self)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from leakbench.base.meaning import Topic
 from leakbench.base.reason import Reason, reason
-from leakbench.record.folders import Run
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 
@@ -85,7 +85,7 @@ def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[
     out: list[Reason] = []
     for run in setting.runs:
         rounds, kept = int(run.spec["rounds"]), int(run.meta.get("pooled", 0))
-        for kind in sorted(kinds & _covered(run)):
+        for kind in sorted(kinds & _covered(run.meta)):
             if kind == "update" and kept < ENOUGH * rounds:
                 out.append(reason("few_rounds", kept=kept, all=rounds))
             elif kind not in added:
@@ -93,9 +93,9 @@ def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[
     return tuple(dict.fromkeys(out))
 
 
-def _covered(run: Run) -> set[str]:
+def _covered(run: Mapping[str, Any]) -> set[str]:
     """What a wrapper covers and clients send again and again: once sent, it has no other round."""
-    lines = (s for s in run.meta.get("sent", ()) if s["covered"])
+    lines = (s for s in run.get("sent", ()) if s["covered"])
     return {s["kind"] for s in lines if s["kind"] == "update" or s["rounds"] > 1}
 
 
