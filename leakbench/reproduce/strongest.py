@@ -6,12 +6,14 @@ strongest gets is a lower bound.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from leakbench.attacking import Attack
 from leakbench.base import registry
+from leakbench.base.spec import canonical
 from leakbench.reproduce.fitting import Fits, way
 from leakbench.reproduce.row import Row
 
@@ -98,7 +100,8 @@ class Rivals:
         the same way. Of an attack that has a number here its other settings in ``rows``.
         """
         first = self.rows[0]
-        same = [r for r in rows if r.attack and r.ours and way(r) == way(first)]
+        mine = [r for r in rows if r.method == first.method and r.attack and r.ours]
+        same = [r for r in mine if way(r) == way(first)]
         here, tried = {r.attack for r in self.rows}, [_set(r) for r in self.rows]
         able = [r for r in same if _measures(r, first.metric) and _set(r) not in tried]
         fit = known.get(way(first), {}).items()
@@ -233,10 +236,14 @@ def _measures(r: Row, metric: str) -> bool:
 
 
 def _built(r: Row) -> Attack:
-    found: type[Attack] = registry.load_plugin("attacks", r.attack)
-    return found.build(r.attack_params or {}, r.attack)
+    return _attack(r.attack, canonical(r.attack_params or {}))
 
 
 def _default(r: Row) -> Attack:
-    found: type[Attack] = registry.load_plugin("attacks", r.attack)
-    return found.build({}, r.attack)
+    return _attack(r.attack, canonical({}))
+
+
+@cache
+def _attack(name: str, params: str) -> Attack:
+    found: type[Attack] = registry.load_plugin("attacks", name)
+    return found.build(json.loads(params), name)
