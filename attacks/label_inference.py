@@ -5,6 +5,7 @@ Read straight off the label message, or off its update's output biases.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -32,6 +33,8 @@ UNSENT = "of no output it was sent how it moved"
 NO_LABELS = "the message holds no labels: expected integers (n,) or shares (n, K)"
 READ_OFF = ("update", "moved")  # sources that take the output of a class for its logit
 NAMED = ("labels", "label_counts")  # the kinds of message that say what a client's labels are
+BESIDE = (*NAMED, "statistics")  # CCVR's say how many examples each label stands for
+MOST = 10**7  # examples of a client, beyond which such a count is none
 
 
 class LabelInference(Attack):
@@ -42,7 +45,8 @@ class LabelInference(Attack):
     features, FedMix's mean labels, FedData's), the guess is the shares of the classes in the newest
     message: their frequencies where it holds one label for each example (integers (n,) or shares
     (n, K)); evenly where it holds names (each once); its counts where it says how many there are of
-    each class (``label_counts``, as FedGen's clients do). Every client that sent one is a unit, and
+    each class (``label_counts``, as FedGen's clients do; or beside names, CCVR's
+    ``statistics``). Every client that sent one is a unit, and
     true are the labels of all its data. Where a client has one class the name is the whole answer:
     "label names are not sensitive" then means that the class is no secret.
 
@@ -126,9 +130,9 @@ class LabelInference(Attack):
     @property
     def threat(self) -> ThreatModel:
         if self.source == "message":
-            return ThreatModel(kinds=NAMED, rounds="last", knows=("facts",), rung="transcript")
+            return ThreatModel(kinds=BESIDE, rounds="last", knows=("facts",), rung="transcript")
         if self.source in ("messages", "denoised"):
-            return ThreatModel(kinds=NAMED, rounds="all", knows=("facts",), rung="transcript")
+            return ThreatModel(kinds=BESIDE, rounds="all", knows=("facts",), rung="transcript")
         if self.source in ("update", "moved"):
             return ThreatModel(
                 kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method"
@@ -318,10 +322,24 @@ class LabelInference(Attack):
 def _by_sender(view: View) -> dict[str, list[Message]]:
     """What each client sent of its labels, the oldest first."""
     sent = [m for kind in NAMED for m in view.messages(kind) if m.sender != "server"]
+    told = {(m.sender, m.round): m.payload for m in view.messages("statistics")}
     out: dict[str, list[Message]] = {}
     for m in sorted(sent, key=lambda m: m.round):
-        out.setdefault(m.sender, []).append(m)
+        out.setdefault(m.sender, []).append(_repeated(m, told.get((m.sender, m.round))))
     return out
+
+
+def _repeated(m: Message, statistics: Any) -> Message:
+    """Each label as often as the statistics beside it have examples of it, where they say so."""
+    many = statistics.get("count") if isinstance(statistics, dict) else None
+    both = (m.payload, many)
+    if m.kind != "labels" or not all(isinstance(t, torch.Tensor) for t in both):
+        return m
+    if any(t.is_floating_point() or t.ndim != 1 for t in both) or many.shape != m.payload.shape:
+        return m
+    if bool((many < 0).any()) or not 0 < float(many.double().sum()) <= MOST:
+        return m
+    return replace(m, payload=m.payload.repeat_interleave(many))
 
 
 def counted(m: Message, classes: int) -> Tensor | None:

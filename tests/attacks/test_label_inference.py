@@ -27,7 +27,7 @@ from helpers.small_runs import (
 from attacks import _updates
 from attacks._label_shares import Biases, _simplest, fitted, solved, taken
 from attacks._noisy_counts import most_likely
-from attacks.label_inference import counted
+from attacks.label_inference import _repeated, counted
 from leakbench import api, cli
 from leakbench.attacking import choices, guessing
 from leakbench.attacking.guess import Guess
@@ -814,3 +814,21 @@ class TestNoisyCounts:
         assert bool(found.isfinite().all())
         assert bool((found >= 0).all())
         assert bool(found.any())
+
+
+def test_names_stand_for_as_many_examples_as_the_statistics_beside_them_say():
+    names = Message(3, 0, "client/1", "server", "labels", torch.tensor([2, 5]))
+    told = _repeated(names, {"count": torch.tensor([3, 1])})
+    assert told.payload.tolist() == [2, 2, 2, 5]
+    for other in (
+        None,
+        torch.ones(2),
+        {"covariance": torch.ones(2)},
+        {"count": torch.tensor([3.0, 1.0])},
+        {"count": torch.tensor([3, 1, 1])},
+        {"count": torch.tensor([-1, 1])},
+        {"count": torch.tensor([10**9, 1])},
+    ):
+        assert _repeated(names, other) is names
+    shares = Message(3, 0, "client/1", "server", "labels", torch.ones(2, 10))
+    assert _repeated(shares, {"count": torch.tensor([3, 1])}) is shares
