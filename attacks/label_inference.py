@@ -332,10 +332,10 @@ def _by_sender(view: View) -> dict[str, list[Message]]:
 def _repeated(m: Message, statistics: Any) -> Message:
     """Each label as often as the statistics beside it have examples of it, where they say so."""
     many = statistics.get("count") if isinstance(statistics, dict) else None
-    both = (m.payload, many)
-    if m.kind != "labels" or not all(isinstance(t, torch.Tensor) for t in both):
+    names = m.payload
+    if m.kind != "labels" or not isinstance(many, torch.Tensor) or many.is_floating_point():
         return m
-    if any(t.is_floating_point() or t.ndim != 1 for t in both) or many.shape != m.payload.shape:
+    if not isinstance(names, torch.Tensor) or names.ndim != 1 or many.shape != names.shape:
         return m
     if bool((many < 0).any()) or not 0 < float(many.double().sum()) <= MOST:
         return m

@@ -165,8 +165,8 @@ _SAID: dict[str, Callable[[Facts], str]] = {
         " up all of them hears more"
     ),
     "not_added_up": _form(
-        "a wrapper covers each {kind} by itself, and no attack strong enough to acquit added up"
-        " those of all rounds"
+        "each {kind} is covered by itself, and no attack strong enough to acquit added up those of"
+        " all rounds"
     ),
     "gone": _gone,
     "dead_seeds": _plain("where a run is dead nothing is to be found"),

@@ -11,6 +11,7 @@ from leakbench.base.reason import Reason, reason
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 
+DRAWN = ("prototype", "label_counts")  # kinds that methods noise themselves, before a wrapper does
 ENOUGH = 0.5  # of the rounds: over fewer, noise and company cancel much less than over all
 
 
@@ -94,9 +95,16 @@ def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[
 
 
 def _covered(run: Mapping[str, Any]) -> set[str]:
-    """What a wrapper covers and clients send again and again: once sent, it has no other round."""
-    lines = (s for s in run.get("sent", ()) if s["covered"])
-    return {s["kind"] for s in lines if s["kind"] == "update" or s["rounds"] > 1}
+    """What clients send again and again, changed by a wrapper, or drawn anew by a hiding method.
+
+    Once sent, a message has no other round that could be added to it.
+    """
+    out = set()
+    for line in run.get("sent", ()):
+        own = run.get("hides", False) and line["kind"] in DRAWN
+        if (line["covered"] or own) and (line["kind"] == "update" or line["rounds"] > 1):
+            out.add(line["kind"])
+    return out
 
 
 def _acquits(n: Number) -> bool:

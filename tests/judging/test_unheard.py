@@ -54,6 +54,16 @@ def test_what_is_not_covered_or_sent_once_has_nothing_to_add_up():
     assert unheard(topics.EXPOSURE, exposed, [number("x")]) == ()
 
 
+def test_a_method_that_draws_its_own_noise_is_asked_the_same():
+    plain = run(prototype=0)
+    plain.meta["sent"][0]["rounds"] = 20
+    for hides, said in ((False, ()), (True, (reason("not_added_up", kind="prototype"),))):
+        plain.meta["hides"] = hides
+        setting = SimpleNamespace(runs=[plain])
+        assert unheard(topics.PROTOTYPES, setting, [number("prototype", pools=False)]) == said
+        assert unheard(topics.PROTOTYPES, setting, [number("prototype")]) == ()
+
+
 def test_which_attacks_add_up():
     pooling = {
         ("prototype_averaging", ()),
