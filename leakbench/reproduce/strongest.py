@@ -114,7 +114,8 @@ class Rivals:
         Of ``others`` those on the same metric count whose run learnt something and whose attack has
         power; a difference in the fourth digit is none.
         """
-        known = [q for q in others if q.subject == self.subject and not q.dead]
+        same = [q for q in others if q.subject == self.subject or q.setting == self.setting]
+        known = [q for q in same if not q.dead]
         most = max(
             (q for q in known if not failed_control(q.best)),
             key=lambda q: q._rank(q.best),
@@ -122,6 +123,15 @@ class Rivals:
         )
         more = float(f"{self._got(most.best):.3g}") > float(f"{self._got(self.best):.3g}")
         return most if more else None
+
+    @cached_property
+    def setting(self) -> tuple[str, str, str, str]:
+        """The same, whatever a table calls it: the method's parameters, with its own where none."""
+        first = self.rows[0]
+        method = registry.load_plugin("defenses", first.method)
+        usual = {k: f.default for k, f in method.model_fields.items()}
+        given = canonical({**usual, **first.params})
+        return first.method, given, first.task, first.metric
 
     @property
     def subject(self) -> tuple[str, str, str]:
