@@ -4,7 +4,8 @@ A step is lr g / (|g| + 1e-8), so that a number of the gradient is told by it wh
 elsewhere by its sign alone (``AdamStep``). A candidate's gradient is held against both:
 
     the share of its absolute sum whose sign is wrong, of each tensor, over the numbers of which
-    the sign alone is known; and the angle between the known numbers of each output unit.
+    the sign alone is known, and those that are 0 (behind a ReLU that was off); and the angle
+    between the known numbers of each output unit.
 
 The first is 0 where every sign is right, whatever the sizes; it is that of one-bit compressed
 sensing (Plan and Vershynin 2013) with the norm that is the sum, which no single large number rules.
@@ -43,23 +44,24 @@ class Signs:
         self._signs, self._rows = {}, {}
         for name, seen in observed.items():
             known = torch.stack([s.known(name) for s in steps]) * (sent[name] > 0)
-            self._signs[name] = seen.sign() * ~known * sent[name]
+            there = (~known | (seen == 0)) * sent[name]
+            self._signs[name] = (seen.sign() * there, there.to(seen))
             if seen.dim() > 2:
                 flat = known.flatten(2)
-                told = flat * (flat.sum(2, keepdim=True) >= ROW)
+                some = (flat.sum(2, keepdim=True) >= ROW) & (seen.flatten(2) != 0).any(2, True)
+                told = flat * some
                 if bool(told.any()):
                     self._rows[name] = (told.to(seen), seen.flatten(2) * told)
 
     def apart(self, made: Mapping[str, Tensor]) -> Tensor:
         """How far the gradients ``made`` {name: (V, ...)} are from what was told, (V,)."""
         wrong, weights = [], []
-        for name, signs in self._signs.items():
-            each, g = signs.flatten(1), made[name].flatten(1) * signs.flatten(1).abs()
-            size = g.abs().sum(1)
-            there = size > 0
-            share = 1 - (each * g).sum(1) / torch.where(there, size, 1.0)
-            weight = each.abs().sum(1).sqrt()
-            wrong.append(torch.where(there, share, 1.0) * weight)
+        for name, (signs, there) in self._signs.items():
+            g = (made[name] * there).flatten(1)
+            size, right = g.abs().sum(1), (signs.flatten(1) * g).sum(1)
+            share = 1 - right / torch.where(size > 0, size, 1.0)
+            weight = signs.flatten(1).abs().sum(1).sqrt()
+            wrong.append(share * weight)
             weights.append(weight)
         total = torch.stack(wrong).sum(0) / torch.stack(weights).sum(0).clamp(min=1)
         return total + KNOWN * self._turned(made, total)
