@@ -66,7 +66,10 @@ class AdamStep:
             self.observed = moved
             return
         self.observed = {}
-        for k, v in moved.items():
+        for k, step in moved.items():
+            v = torch.where(
+                step.abs() > blur[k], step, 0.0
+            )  # what rounding left of a decay is none
             short = 1 - v.abs()
             known, most = short > blur[k], epsilon * (1 / blur[k] - 1).clamp(min=0)
             whole = epsilon * v / torch.where(known, short, torch.ones_like(short))
