@@ -157,6 +157,7 @@ def row(
             observer=("server",),
             knowledge=("method",) if rung == "method" else (),
             reads=("prototype", "update"),
+            pools=True,
         ),
         meaning=means,
         stage="all" if metric == P_LEAK.name else "final",

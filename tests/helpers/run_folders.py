@@ -281,6 +281,7 @@ def add_attack(
             "rung": rung,
         },
         "reads": list(reads),
+        "pools": rung != "paper",
         "order": order,
         "metrics": {r["metric"]: SCALES[r["metric"]] for r in rows},
         "missing": list(missing),

@@ -31,6 +31,7 @@ QUIET = {
     "leakbench/gate": "compares with a baseline, anew each time it is asked",
     "leakbench/work": "calls train, attack and score; decides what is made again, by these digests",
     "leakbench/api.py": "the commands as functions",
+    "leakbench/base/arguments.py": "holds those functions to their arguments",
     "leakbench/own": "of an own task they move the method's digest (tests/own/test_identity)",
     "leakbench/flower.py": "tells what a Flower app sends",
     "leakbench/__main__.py": "starts the command line",
