@@ -73,11 +73,15 @@ def _threads_stay():
 
 @pytest.fixture(scope="module", autouse=True)
 def _given_methods_go():
-    """What a module's tests register by name is no task of the modules after it."""
-    from leakbench.base import registry
+    """What a module's tests register by name, or find by a file, is no method of those after it,
+    which would ask its file each time they ask for any method.
+    """
+    from leakbench.base import plugins, registry
 
     before = {kind: dict(given) for kind, given in registry._given.items()}
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(plugins.VARIABLE, os.environ.get(plugins.VARIABLE, ""))
+        yield
     for kind, given in registry._given.items():
         given.clear()
         given.update(before.get(kind, {}))
