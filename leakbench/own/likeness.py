@@ -6,6 +6,8 @@ they find less, and it would look like privacy.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,11 +22,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # An update that is made again in the order told points the same way and is as long. In an unknown
-# order of several steps it is about as far from it as one order is from another; by Adam, which
-# takes numbers that are nothing but rounding for whole ones, as one rounding is from another.
-APART, LONGER = 0.02, 1.1
-ROUGHLY, ORDERS, ROUGHLY_LONGER = 0.05, 3.0, 2.0
-TRIED = 3  # other orders, and roundings
+# order of several steps it is about as far from it as one order is from another; where rounding
+# alone leads elsewhere, by Adam or by many large steps, as one rounding is from another.
+APART, LONGER = 0.02, 0.1
+ROUGHLY, ROUGHLY_LONGER = 0.05, 0.02  # in an unknown order, beside how far orders are apart
+TIMES, DEVIATIONS = 3.0, 4.0  # as far as others are apart, in direction and in length
+TRIED = 6  # other orders, and roundings
 FAULTS = (RuntimeError, ValueError, TypeError, IndexError, LeakbenchError)
 
 
@@ -50,19 +53,28 @@ def unlike(
         return None
     names = [k for k in sent if k in fed.runner.trained and k in made]
     cosine, length = _compared(sent, made, names)
-    most, longest = APART, LONGER
-    others = []
+    if 1 - cosine <= APART and abs(math.log(length)) <= LONGER:
+        return None
+    models = [_rounded(model, number) for number in range(TRIED)]
+    others = [_made(fed, other, client, steps) for other in models]
+    apart, longer = APART, LONGER
     if not ordered:
-        orders = (_reordered(steps, number) for number in range(TRIED))
-        others = [_made(fed, model, client, order) for order in orders]
-        most, longest = ROUGHLY, ROUGHLY_LONGER
-    if fed.method.optimizer != "sgd":
-        others += [_made(fed, _rounded(model, number), client, steps) for number in range(TRIED)]
-    if others:
-        least = min(_compared(other or made, made, names)[0] for other in others)
-        most += ORDERS * (1 - least)
-    alike = 1 - cosine <= most and 1 / longest <= length <= longest
+        orders = [_reordered(steps, number) for number in range(TRIED)]
+        others += [_made(fed, model, client, order) for order in orders]
+        apart, longer = ROUGHLY, ROUGHLY_LONGER + _left_out(steps)
+    pairs = [_compared(other or made, made, names) for other in others]
+    directions, lengths = zip(*pairs, strict=True)
+    logs = [math.log(value) for value in (1.0, *lengths[-TRIED:])]
+    apart += TIMES * (1 - min(directions))
+    longer += DEVIATIONS * statistics.stdev(logs)
+    alike = 1 - cosine <= apart and abs(math.log(length) - statistics.mean(logs)) <= longer
     return None if alike else (cosine, length)
+
+
+def _left_out(steps: Sequence[Tensor]) -> float:
+    """How much shorter an update is, as a logarithm, whose loader drops what fills no batch."""
+    full = max(map(len, steps))
+    return -math.log(sum(len(rows) == full for rows in steps) / len(steps))
 
 
 def _reordered(steps: Sequence[Tensor], number: int) -> list[Tensor]:
@@ -97,4 +109,4 @@ def _compared(one: Tree, other: Tree, names: Sequence[str]) -> tuple[float, floa
     ours = torch.cat([other[k].double().flatten() for k in names])
     theirs = torch.cat([one[k].double().flatten() for k in names])
     cosine = float(torch.nn.functional.cosine_similarity(ours, theirs, dim=0))
-    return cosine, float(theirs.norm() / ours.norm().clamp(min=1e-30))
+    return cosine, max(float(theirs.norm() / ours.norm().clamp(min=1e-30)), 1e-30)
