@@ -63,7 +63,7 @@ PROBE = (
     "A probe is an update from a single example, made for this audit: nobody sends it. It says what"
     " one example would give away, and gives no verdict on the messages that are really sent."
 )
-NOT_RECORDED = "command not recorded"
+NOT_RECORDED = "no command recorded: made in Python, or elsewhere"
 
 
 def flag_notes(flags: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.public_facts import Outline, undeclared
 from leakbench.attacking.view import View
-from leakbench.base import provenance
+from leakbench.base import provenance, registry
 from leakbench.base.errors import UsageError
 from leakbench.base.files import SEALED_SCHEMA, file_digest, read_tree, write_sealed, write_tree
 from leakbench.base.jobs import Progress
@@ -223,11 +223,19 @@ def _told(recording: Recording, attack: Attack) -> dict[str, Any]:
     }
 
 
-def _described(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
-    threat = attack.threat
+def _command(recording: Recording, name: str, attack: Attack) -> str:
+    """What guesses so again; "" where the task or the attack was made in Python."""
+    found = registry.options([("tasks", recording.spec.task.name), ("attacks", name)])
+    if found is None:
+        return ""
     words = ["leakbench", "attack", str(recording.run.path), "-a", name]
     for k, v in attack.parameters().items():
         words += ["-s", f"{name}.{k}={v if isinstance(v, str) else canonical(v)}"]
+    return shlex.join([*words, *found])
+
+
+def _described(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
+    threat = attack.threat
     return {
         "schema": SEALED_SCHEMA,
         "status": "guessed",
@@ -243,7 +251,7 @@ def _described(recording: Recording, name: str, attack: Attack, seconds: float) 
         "seconds": round(seconds, 3),
         **({"no_control": True} if recording.covered_alone else {}),
         "machine": origin.machine(),
-        "command": shlex.join(words),
+        "command": _command(recording, name, attack),
         "files": {},
         **provenance.provenance(provenance.device_name(recording.device), recording.spec.dtype),
     }

@@ -123,6 +123,25 @@ def given(kind: str, name: str) -> type[Any] | None:
     return _given[kind].get(name)
 
 
+def options(methods: Iterable[tuple[str, str]]) -> list[str] | None:
+    """The ``--plugin`` of a command line that names these methods, (kind, name).
+
+    None where one of them was made in Python, by nobody's file: no command finds it.
+
+    Raises:
+        UsageError: as for ``names``.
+    """
+    files: dict[str, None] = {}
+    places = plugins.plugin_files()
+    for kind, name in methods:
+        module = names(kind).get(name, "")
+        if name in _given[kind] and module not in places:
+            return None
+        if module in places:
+            files[str(places[module])] = None
+    return [word for file in files for word in ("--plugin", file)]
+
+
 def leave_out(why: UsageError) -> None:
     """Say once that something of somebody's own is left out; the others go on."""
     text = f"left out: {why}"

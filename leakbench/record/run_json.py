@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from leakbench.base import provenance
+from leakbench.base import provenance, registry
 from leakbench.base.files import SEALED_SCHEMA
 from leakbench.federation.network import begun
 from leakbench.federation.parties import Facts
@@ -86,7 +86,11 @@ def digest_of(*tensors: Tensor) -> str:
 
 
 def command(spec: RunSpec) -> str:
-    """The command that makes this run again, from anywhere."""
+    """The command that makes this run again, from anywhere; "" of what was made in Python."""
+    methods = [("tasks", spec.task.name), ("defenses", spec.defense.name)]
+    found = registry.options([*methods, *(("wrappers", w.name) for w in spec.wrappers)])
+    if found is None:
+        return ""
     words = ["leakbench", "train", "-t", spec.task.name, "-d", spec.defense.name]
     words += [*_settings("", spec.defense.params), *_settings("task.", spec.task.params)]
     for w in spec.wrappers:
@@ -99,7 +103,8 @@ def command(spec: RunSpec) -> str:
     for option in ("rounds", "engine", "dtype"):
         words += [f"--{option}", str(getattr(spec, option))]
     words += ["--as", spec.name] if spec.name else []
-    return shlex.join([*words, "--seeds", str(spec.seed), "--record", spec.record.name])
+    words += ["--seeds", str(spec.seed), "--record", spec.record.name]
+    return shlex.join([*words, *found])
 
 
 def _settings(prefix: str, params: Mapping[str, Any]) -> list[str]:

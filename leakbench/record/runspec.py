@@ -111,11 +111,19 @@ def make_spec(
     chosen = registry.load_plugin("tasks", task).build(task_params or {}, f"task {task}")
     kind = registry.load_plugin("defenses", defense)
     for name in params or {}:
-        if name not in kind.model_fields and name in type(chosen).model_fields:
+        if name in kind.model_fields:
+            continue
+        if name in type(chosen).model_fields:
             raise UsageError(
                 f"defense {defense}: {name!r} is a parameter of the task; write -s task.{name}=...,"
                 " in Python task_params."
             )
+        for other, _ in wrappers:
+            if name in registry.load_plugin("wrappers", other).model_fields:
+                raise UsageError(
+                    f"defense {defense}: {name!r} is a parameter of the wrapper {other}; write -s"
+                    f" {other}.{name}=..., in Python wrappers."
+                )
     method = kind.build({**chosen.defaults(defense), **(params or {})}, f"defense {defense}")
     chosen.suits(method)
     chosen.knows_model()

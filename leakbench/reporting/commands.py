@@ -49,12 +49,12 @@ def made_by(setting: Setting) -> dict[tuple[str, str], AttackFolder]:
 def attack_command(
     setting: Setting, number: Number, folders: Mapping[tuple[str, str], AttackFolder]
 ) -> str:
-    """What makes the number again; "" for what is made from other attacks' units.
+    """What makes the number again; "" for what is made from other attacks' units, or in Python.
 
     ``folders``: what is ``made_by`` the setting.
     """
     mine = None if number.attacker.made else folders.get(number.attacker.key)
-    if mine is None:
+    if mine is None or mine.meta.get("command") == "":  # made in Python
         return ""
     words = recorded(mine.meta, "attack")
     runs = [str(r.path) for r in setting.every]

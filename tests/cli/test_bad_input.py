@@ -73,6 +73,10 @@ TRAIN = ["train", "-d", "fedgn", *ON_THE_LINE, "--rounds", "2"]
             [*TRAIN, "-s", "sigm=1"],
             "defense fedgn: unknown parameter 'sigm'. Did you mean 'sigma'?",
         ),
+        (
+            [*TRAIN, "-w", "top_k", "-s", "share=0.1"],
+            "'share' is a parameter of the wrapper top_k; write -s top_k.share=...",
+        ),
         ([*TRAIN, "-s", "k=1"], "unknown parameter 'k'. Known: average, batch"),
         ([*TRAIN, "-s", "sigma=-1"], "sigma = -1: input should be greater than or equal to 0."),
         ([*TRAIN, "-s", "sigma=a"], "sigma = 'a': input should be a valid number."),

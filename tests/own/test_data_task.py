@@ -1,14 +1,18 @@
 """`leakbench train --data`: data of one's own from the command line, without a line of code."""
 
+import shlex
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from helpers.own_loops import net
 from PIL import Image
 
+import leakbench as lb
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
+from leakbench.base.files import read_sealed
 from leakbench.own.data_task import write_data_task
 
 HOW = {"clients": None, "label": "", "client": ""}
@@ -91,6 +95,23 @@ def test_a_name_that_is_code_stays_a_name(tmp_path):
     file = write_data_task(where, tmp_path / "runs", **HOW)
     assert len(data_of(file)) == 10
     assert str(where) in ast_texts(file)
+
+
+def test_commands_name_the_file_or_there_is_none(tmp_path):
+    def commands(task):
+        run = lb.train("fedavg", task=task, rounds=1, out=tmp_path / "runs")
+        told = lb.attack(run, "label_inference", source="update").path
+        return [shlex.split(read_sealed(p / f)["command"]) for p, f in files(run, told)]
+
+    def files(run, told):
+        return (run.path, "run.json"), (told, "attack.json")
+
+    file = write_data_task(arrays(tmp_path / "tides.npz"), tmp_path / "runs", **HOW)
+    for words in commands(registry.task_in(str(file))):
+        assert words[-2:] == ["--plugin", str(file.absolute())]
+    x, y = np.random.default_rng(0).random((40, 5), dtype=np.float32), np.arange(40) % 2
+    made = lb.task("by-hand", lb.clients(x, y, clients=4), model=net)
+    assert commands(made) == [[], []]
 
 
 def ast_texts(file):
