@@ -151,10 +151,12 @@ class LabelInference(Attack):
         return self.threat.model_copy(update={"knows": tuple(knows)})
 
     def attacks(self, run: Outline) -> tuple[str, ...]:
-        """Labels, or counts where it is these that clients send."""
+        """Labels and what says how many of each, or counts where it is these that clients send."""
         sent = [s["kind"] for s in run.sent if s["sender"] == "client"]
-        named = [kind for kind in NAMED if kind in sent]
-        return tuple(named[:1]) if self._told and named else super().attacks(run)
+        named = [kind for kind in NAMED if kind in sent][:1]
+        if not self._told or not named:
+            return super().attacks(run)
+        return (*named, *({"statistics"} & {*sent} if named == ["labels"] else ()))
 
     @property
     def pools(self) -> bool:

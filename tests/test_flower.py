@@ -32,7 +32,8 @@ from leakbench.base.files import read_tree
 from leakbench.flower import Recorded, tell
 from leakbench.record.messages import read_messages, round_file
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "flower" / "digits.py"
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "flower"
+EXAMPLE = EXAMPLES / "digits.py"
 CLIENTS = 4
 # 1.21 itself fails where nobody answers, and where strategies make arrays of a lone number anew.
 NEWER = pytest.mark.skipif(
@@ -404,3 +405,33 @@ def test_the_example_runs_in_flowers_simulation(tmp_path):
         found = [r for r in csv.DictReader(rows) if r["metric"] == "label_overlap"]
     assert [r["round"] for r in found] == ["1", "2", "3"]
     assert all(float(r["low"]) > float(r["floor_high"]) for r in found)
+
+
+NOISE = """
+import runpy, torch
+from leakbench.data import image_sets
+def noise(many):
+    dice = torch.Generator().manual_seed(many)
+    images = torch.randint(256, (many, 3, 32, 32), dtype=torch.uint8, generator=dice)
+    return images, torch.arange(many) % 10
+image_sets.load_images = lambda _: (noise(600), noise(200))
+runpy.run_path({path!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+def test_the_quickstart_runs_as_it_stands(tmp_path):
+    """On noise in place of CIFAR-10, which is not here."""
+    pytest.importorskip("ray", reason="Flower's simulation needs it")
+    done = subprocess.run(
+        [sys.executable, "-c", NOISE.format(path=str(EXAMPLES / "quickstart.py"))],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={**os.environ, "OUT": str(tmp_path), "SPLIT": "dir"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "report" / "index.html").exists()
+    assert "is not what the declared" not in done.stderr
+    found = list(tmp_path.glob("quickstart-dir-s0/attacks/label_inference-*/results.csv"))
+    assert any("label_overlap" in file.read_text(encoding="utf-8") for file in found)

@@ -37,7 +37,7 @@ EXAMPLES = IMAGES.model_copy(  # the same where clients hold signals, or rows of
 LABELS = Topic(
     name="labels",
     order=3,
-    kinds=("update", "variate", "sum", "labels", "label_counts"),
+    kinds=("update", "variate", "sum", "labels", "label_counts", "statistics"),
     kind="update",
     ask=(
         "send what they learned in place of their data. Can an attacker tell which classes they"
