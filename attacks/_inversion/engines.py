@@ -41,16 +41,21 @@ def search(
     """Each victim's candidates, one for every search of it.
 
     Of a step of Adam the numbers that it tells are matched first; where these lead to no images,
-    their ends are given up for those of signed Adam on the signs of all numbers (``Signs``).
+    their ends are given up for those of signed Adam on the signs of all numbers (``Signs``). Two
+    steps are searched by the directions that they tell alone (``Directions``).
 
     The other arguments are those of ``by_numbers``.
     """
     for v in victims:
         v.by_signs = False
     may = any(v.tells_signs for v in victims)
-    found = by_numbers(victims, how, engine, rng, _part(tell, 0.0, 0.5 if may else 1.0), aux)
+    found: list[list[Candidate]] = [[] for _ in victims]
+    first = [i for i, v in enumerate(victims) if not v.paired]
+    some, until = [victims[i] for i in first], _part(tell, 0.0, 0.5 if may else 1.0)
     matched = set()  # updates: of one all label vectors are held against the same
-    for v, candidates in zip(victims, found, strict=True):
+    ended = by_numbers(some, how, engine, rng, until, aux) if some else []
+    for i, v, candidates in zip(first, some, ended, strict=True):
+        found[i] = candidates
         if _settled(v, candidates, how):
             matched.add(id(v.behind.message))
     left = []

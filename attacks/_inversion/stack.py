@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from attacks._inversion.directions import Directions
 from attacks._inversion.signs import Signs
 from attacks._inversion.victims import Victim
 from leakbench.attacking import Replay
@@ -33,8 +34,11 @@ class Stack:
         self.sent = {k: _beside(t.flatten(1).any(1).to(t), t) for k, t in together.items()}
         self.sent = {k: t * told[k] if told else t for k, t in self.sent.items()}
         steps = [r.adam for r in replays if r.adam is not None]
-        by_signs = all(v.by_signs for v in victims)
-        self._signs = Signs(steps, together, self.sent) if by_signs else None
+        pairs = [r.pair for r in replays if r.pair is not None]
+        self._signs: Signs | Directions | None = None
+        if all(v.by_signs for v in victims):
+            several = Directions(pairs, self.sent) if pairs else None
+            self._signs = several or Signs(steps, together, self.sent)
         together = {k: t * self.sent[k] for k, t in together.items()}
         size = length(together).clamp(min=1e-30)
         self.target = {k: t / _beside(size, t) for k, t in together.items()}
@@ -47,25 +51,29 @@ class Stack:
     def gradient(self, x: Tensor, free: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """{name: (V, ...)}: what each victim's batch ``x`` (V, B, ...) would have given.
 
-        As far as its update tells (``Replay.compared``), or whole where signs are compared. Images
-        are on [0, 1], where inputs have bounds.
+        As far as its update tells (``Replay.compared``), or whole where signs are compared, and of
+        each of two steps that tell their directions. Images are on [0, 1], where inputs have
+        bounds.
         ``free``: {name: (V, ...)} of the private inputs that are solved for.
         """
         inputs = {**self.private, **free}
 
-        def told(replay: Replay, found: dict[str, Tensor]) -> dict[str, Tensor]:
+        def told(replay: Replay, batch: Batch, private: Tree) -> dict[str, Tensor]:
+            if isinstance(self._signs, Directions):
+                return replay.each(batch, private)
+            found = replay.gradient(batch, private)
             return found if self._signs else replay.compared(found)
 
         if len(self.victims) == 1:
             batch = Batch(self._lies.native(x[0]), self.labels[0])
-            found = self.first.gradient(batch, _row(inputs, 0))
-            return {k: g[None] for k, g in told(self.first, found).items()}
+            found = told(self.first, batch, _row(inputs, 0))
+            return {k: g[None] for k, g in found.items()}
 
         def one(each: Tree, images: Tensor, y: Tensor, private: Tree) -> Tree:
             place = {**self._shared, **each}
             there = self.first.at(place)
             batch = Batch(self._lies.native(images), y)
-            return told(there, there.gradient(batch, private))
+            return told(there, batch, private)
 
         found = torch.func.vmap(one)(self._each, x, self.labels, inputs)
         return dict(found)
@@ -75,7 +83,8 @@ class Stack:
 
         Half the squared distance of the unit vectors, which keeps its digits where the cosine has
         none left. The direction alone: matching it gives away one equation of thousands, and makes
-        clipping harmless to the attacker. Of a step of Adam that tells signs what ``Signs`` says.
+        clipping harmless to the attacker. Of steps of Adam that tell signs what ``Signs`` or
+        ``Directions`` say.
         """
         made = self.gradient(x, free)
         if self._signs:

@@ -70,9 +70,14 @@ class Victim:
 
     @property
     def tells_signs(self) -> bool:
-        """Was its update one step of Adam, which tells the sign alone of some numbers?"""
+        """Was its update one step of Adam, which tells the sign alone of some numbers, or two?"""
         adam = self.replay(torch.float32).adam
-        return adam is not None and not adam.rough and not adam.whole
+        return self.paired or (adam is not None and not adam.rough and not adam.whole)
+
+    @property
+    def paired(self) -> bool:
+        """Was it two steps of Adam, each number of which tells a direction?"""
+        return self.replay(torch.float32).pair is not None
 
     @property
     def smooth(self) -> bool:
@@ -91,7 +96,7 @@ class Victim:
     def fading(self) -> Fading:
         """How much of the prior its search keeps."""
         if self.by_signs:
-            return OF_SIGNS
+            return OF_FEW if self.paired else OF_SIGNS
         return OF_BATCHES if self.smooth and not self.few else OF_FEW
 
     @property
@@ -102,7 +107,7 @@ class Victim:
         names = tuple((k, tuple(v.shape)) for k, v in sorted(m.payload.items()))
         adam = self.replay(torch.float32).adam
         rough = adam is not None and adam.rough  # a clipped step of Adam is read in another way
-        behind, read = self.behind, (rough, self.by_signs, m.sparse)
+        behind, read = self.behind, (rough, self.paired, self.by_signs, m.sparse)
         return (behind.rows, behind.loss, self.shape, inputs, self.free, names, *read)
 
 

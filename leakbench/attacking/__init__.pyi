@@ -1,3 +1,4 @@
+from .adam_pair import AdamPair as AdamPair
 from .adam_step import AdamStep as AdamStep
 from .attack import Attack as Attack
 from .guess import Guess as Guess

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
+from leakbench.attacking.adam_pair import AdamPair, read_pair
 from leakbench.attacking.adam_step import AdamStep
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError
@@ -170,11 +171,12 @@ class Replay:
     def place(self) -> dict[str, Tensor]:
         """All that the loss reads besides batch and private inputs: who, what it got, its start.
 
-        And what a step of Adam told, for ``compared``.
+        And what steps of Adam told, for ``compared`` and ``each``.
         """
         told = {} if self.adam is None else self.adam.told
+        second = {} if self.pair is None else self.pair.second
         place = {"index": self.index, "inbox": dict(self.inbox), "start": self._start}
-        return flat({**place, "adam": told})
+        return flat({**place, "adam": told, "pair": second})
 
     def at(self, place: Mapping[str, Tensor]) -> Replay:
         """The same loss at another victim's ``place``; whose may be a stack's under vmap."""
@@ -182,6 +184,7 @@ class Replay:
         moved.index, moved.inbox = tree["index"], Inbox(tree.get("inbox", {}))
         moved._start = tree.get("start", {})
         moved.adam = None if self.adam is None else self.adam.at(flat(tree.get("adam", {})))
+        moved.pair = None if self.pair is None else self.pair.at(flat(tree.get("pair", {})))
         return moved
 
     def _received(self, view: View) -> dict[str, Tree]:
@@ -308,6 +311,20 @@ class Replay:
         given = self._optimizer().given(start, slope)
         return {k: g for k, g in given.items() if k in sent}
 
+    def each(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The gradients of the two steps that ``pair`` tells apart, {"0/name", "1/name"}.
+
+        Differentiable, and as the victim's optimiser had them; the second where the first led to.
+        """
+        start, sent = self._moving()
+        second = {**start, **(self.pair.second if self.pair else {})}
+        out: dict[str, Tensor] = {}
+        for i, at in enumerate((start, second)):
+            slope = self._slope(at, batch.some(self._places[i]), private)
+            given = self._optimizer().given(at, slope)
+            out |= {f"{i}/{k}": g for k, g in given.items() if k in sent}
+        return out
+
     def _moves(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """How far the local steps on ``batch`` went against the gradient, over the rate."""
         start, sent = self._moving()
@@ -377,6 +394,22 @@ class Replay:
         shrunk = rate * terms.weight_decay if terms.decoupled else 0.0
         moved = {k: v + shrunk * start[k] for k, v in self._update().items()}
         return AdamStep(moved, start, rate, self._sent_in, terms.epsilon, sent=self.sent())
+
+    @cached_property
+    def pair(self) -> AdamPair | None:
+        """The victim's steps, if they were two of Adam whose sum tells them apart."""
+        if self.method.optimizer != "adam" or len(self.rows) != 2:
+            return None
+        optimizer = self._optimizer()
+        return read_pair(
+            {k: -v / self.rate for k, v in self._update().items()},
+            {k: v for k, v in self.inbox["model"].items() if k in self.trained},
+            {k: self.rate * rate_factor(self.module, k) for k in self.trained},
+            [step_factor(optimizer.factors, step) for step in (0, 1)],
+            optimizer.terms,
+            self._sent_in,
+            self.sent(),
+        )
 
     def _update(self) -> dict[str, Tensor]:
         """What was sent of trained tensors, as if all had been trained at ``rate``."""

@@ -1,4 +1,6 @@
-"""One step of Adam tells signs; they are matched as signs, and noise is not believed."""
+"""Steps of Adam tell signs, two of them directions; as such they are matched, and noise is not
+believed.
+"""
 
 from __future__ import annotations
 
@@ -119,3 +121,57 @@ def test_signs_of_noise_are_not_believed(seed):
     (found,) = engines.search([victim], HOW, "auto", dice())
     kept = check.judge(victim, found, HOW)
     assert not kept.accepted
+
+
+def pair(rows, *, change=lambda update: update):
+    """Two steps of Adam, on one image each."""
+    net = MODELS["lenet"](SHAPE, 10, 12)
+    net.load_state_dict(initialise(net, Rng(0, "x", torch.tensor(0), torch.float32)))
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    how = {"shape": SHAPE, "batch": 1, "lr": RATE, "optimizer": "adam", "steps": 2, "epochs": 0}
+    said = Transcript(net, F.cross_entropy, **how)
+    optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
+    for row in rows:
+        optimizer.zero_grad()
+        F.cross_entropy(net(IMAGES[row : row + 1]), LABELS[row : row + 1]).backward()
+        optimizer.step()
+    update = {k: p.detach() - before[k] for k, p in net.named_parameters()}
+    said.add("update", change(update), sender="client/0", labels=LABELS[rows])
+    view = View(PAIRS.threat, said, 1)
+    (behind,) = _updates.shortest(view, probe=False, most=2)
+    return Victim(view, behind, behind.labels, {}, (), 0)
+
+
+PAIRS = GradientInversion(message="update", local_steps=2, steps=150, restarts=2)
+
+
+def test_two_steps_tell_more_than_one():
+    victim = pair([10, 3])
+    assert victim.paired
+    (found,) = engines.search([victim], PAIRS, "auto", dice())
+    kept = check.judge(victim, found, PAIRS)
+    levels = psnr(kept.best.x.clamp(0, 1).float(), IMAGES[[10, 3]])
+    assert kept.accepted
+    assert float(levels.min()) > 30
+    victim.by_signs = True
+    true, other = IMAGES[[10, 3]][None], IMAGES[[4, 13]][None]
+    assert float(apart([victim], true)[0]) < 1e-3 < 1e-2 < float(apart([victim], other)[0])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_directions_of_noise_are_not_believed(seed):
+    """Updates that two steps of Adam could have made, of gradients that are noise."""
+    rng = torch.Generator().manual_seed(seed)
+
+    def noise(update):
+        thrown = {}
+        for name, v in update.items():
+            g, h = torch.randn(2, *v.shape, generator=rng, dtype=torch.float64)
+            second = (0.9 * g + h) / (0.999 * g * g + h * h).sqrt() * 1.999**0.5 / 1.9
+            thrown[name] = (-RATE * (g.sign() + second)).float()
+        return thrown
+
+    victim = pair([10, 3], change=noise)
+    assert victim.paired
+    (found,) = engines.search([victim], PAIRS, "auto", dice())
+    assert not check.judge(victim, found, PAIRS).accepted
