@@ -242,3 +242,9 @@ def test_train_refuses_what_the_command_line_refuses(tmp_path, name, value):
     with pytest.raises(UsageError, match=name):
         api.train("fedavg", task_params=TASK, out=tmp_path, **{"rounds": 1, name: value})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("wrappers", [["top_k"], {"top_k": {"share": 0.1}}, [("top_k",)]])
+def test_wrappers_are_pairs(wrappers):
+    with pytest.raises(leakbench.UsageError, match="expected pairs of a name and parameters"):
+        leakbench.train("fedavg", task="digits", rounds=1, wrappers=wrappers)

@@ -96,7 +96,7 @@ class Victim:
     def fading(self) -> Fading:
         """How much of the prior its search keeps."""
         if self.by_signs:
-            return OF_FEW if self.paired else OF_SIGNS
+            return OF_SIGNS
         return OF_BATCHES if self.smooth and not self.few else OF_FEW
 
     @property

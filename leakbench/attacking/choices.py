@@ -13,7 +13,7 @@ from leakbench.attacking.public_facts import Outline, undeclared
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.raised import faults_pass
-from leakbench.base.spec import canonical
+from leakbench.base.spec import canonical, option_text
 from leakbench.record import attack_code
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.knowledge import Source
@@ -122,7 +122,7 @@ class ReadyAttack:
         """As the command line names it: "-a gradient_inversion -s gradient_inversion.targets=2"."""
         words = ["-a", self.name]
         for k, v in self._changes.items():
-            words += ["-s", f"{self.name}.{k}={v if isinstance(v, str) else canonical(v)}"]
+            words += ["-s", f"{self.name}.{k}={option_text(v)}"]
         return shlex.join(words)
 
     @property

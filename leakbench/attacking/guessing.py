@@ -23,7 +23,7 @@ from leakbench.base.files import SEALED_SCHEMA, file_digest, read_tree, write_se
 from leakbench.base.jobs import Progress
 from leakbench.base.raised import faults_pass
 from leakbench.base.shapes import check_shape
-from leakbench.base.spec import canonical
+from leakbench.base.spec import option_text
 from leakbench.record import attack_code, origin
 from leakbench.record.placing import GUESS, NAME, hidden, put
 from leakbench.record.recording import Recording
@@ -230,7 +230,7 @@ def _command(recording: Recording, name: str, attack: Attack) -> str:
         return ""
     words = ["leakbench", "attack", str(recording.run.path), "-a", name]
     for k, v in attack.parameters().items():
-        words += ["-s", f"{name}.{k}={v if isinstance(v, str) else canonical(v)}"]
+        words += ["-s", f"{name}.{k}={option_text(v)}"]
     return shlex.join([*words, *found])
 
 

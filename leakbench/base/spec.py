@@ -59,6 +59,20 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
 
 
+def option_text(value: Any) -> str:
+    """``value`` as it stands after ``-s KEY=``: JSON, or a text that is taken as it is.
+
+    A text that would be read as a number, or as several values, is quoted.
+    """
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        json.loads(value)
+    except ValueError:
+        return json.dumps(value) if set(value) & set('",[]{}') else value
+    return json.dumps(value)
+
+
 def fingerprint(value: Any) -> str:
     """Eight hex digits of the SHA-256 of the canonical JSON of ``value``."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:8]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.executors import Executor
 from leakbench.base.jobs import Job, Outcome
 from leakbench.base.reason_words import reason_text
@@ -69,8 +69,15 @@ def attack(
         force=force,
         isolated=isolated,
     )
+    unknown: list[UnknownName] = []
     for run in found:
-        plan.on(run)
+        try:
+            plan.on(run)
+        except UnknownName as error:  # a task that was made in Python, beside others
+            unknown.append(error)
+            if len(unknown) == len(found):
+                raise
+            console.warn(f"{run.path} is not attacked: {error}")
     # Named by their places: of two copies of a run the jobs have the same names.
     cheap = plan.rotation.order()
     todo = [plan.rotation.todo[i] for i in cheap]
@@ -95,7 +102,10 @@ def attack(
     for path in dict.fromkeys(Path(o.value).parent.parent for o in made if o not in scored):
         console.warn(f"{path} {UNSCORED}")
     show_numbers(scored, as_json)
-    return max(jobs_exit_code(done, console), SOME_FAILED if any(not r.done for r in found) else 0)
+    return max(
+        jobs_exit_code(done, console),
+        SOME_FAILED if unknown or any(not r.done for r in found) else 0,
+    )
 
 
 @dataclass

@@ -27,8 +27,8 @@ def write_data_task(data: Path, out: Path, *, clients: int | None, label: str, c
         client: of a table, the column that says whose a row is, in place of ``clients``.
 
     Raises:
-        UsageError: there are no such data, something is missing or too much, or another file lies
-            there.
+        UsageError: there are no such data, they cannot be read, something is missing or too much,
+            or another file lies there.
     """
     read = _read(data, clients, label, client)
     name = re.sub(r"[^a-z0-9]+", "-", data.resolve().stem.lower()).strip("-")
@@ -44,6 +44,7 @@ def write_data_task(data: Path, out: Path, *, clients: int | None, label: str, c
     words = {"DATA": re.sub(r'[\\"]', "_", ascii(data.name)), "READ": read, "NAME": name}
     text = re.sub("DATA|READ|NAME", lambda found: words[found.group()], whole)
     file = out / f"{name}-task.py"
+    fresh = not file.exists()
     try:
         there = file.read_text(encoding="utf-8") if file.exists() else text
         if there != text:
@@ -55,6 +56,12 @@ def write_data_task(data: Path, out: Path, *, clients: int | None, label: str, c
         file.write_text(text, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be written: {error}.") from None
+    try:
+        registry.task_in(file)
+    except UsageError:
+        if fresh:  # what cannot be read leaves nothing in the way of what can
+            file.unlink()
+        raise
     return file
 
 

@@ -65,6 +65,9 @@ def declared_training(
     if sgd is not None and not isinstance(sgd, Mapping):
         raise UsageError(f"sgd is {type(sgd).__name__}: expected dict(lr=..., batch=..., ...).")
     told = {k: v.tolist() if hasattr(v, "tolist") else v for k, v in (sgd or {}).items()}
+    for key in ("optimizer", "optimizer_state"):
+        if key in told:
+            raise UsageError(f"sgd has {key!r}: give it beside sgd, as {key}={told[key]!r}.")
     refuse_other_keys("sgd", told, KNOWN)
     for key, value in told.items():
         each = value if key == "betas" and isinstance(value, list | tuple) else [value]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # An update that is made again in the order told points the same way and is as long. In an unknown
 # order of several steps it is about as far from it as one order is from another; where rounding
 # alone leads elsewhere, by Adam or by many large steps, as one rounding is from another.
-APART, LONGER = 0.02, 0.1
+APART, LONGER = 0.005, 0.03
 ROUGHLY, ROUGHLY_LONGER = 0.05, 0.02  # in an unknown order, beside how far orders are apart
 TIMES, DEVIATIONS = 3.0, 4.0  # as far as others are apart, in direction and in length
 TRIED = 6  # other orders, and roundings

@@ -124,7 +124,8 @@ class Observed:
     """The record of a loop that goes on; each round is on the disk when the next one begins.
 
     A loop that was killed goes on with the round after the last whole one (``begun``); under other
-    data, another network or other settings it is refused.
+    data, another network or other settings it is refused. One that is complete takes no more, and
+    its ``run`` can be attacked further.
     """
 
     def __init__(self, record: OutsideRecord, own: ClientData, *, truth: bool) -> None:
@@ -465,6 +466,8 @@ class Observed:
         """Write the round that is open, if another one begins."""
         if self._ended or self._lock is None:
             raise UsageError("nothing is recorded here: use `with leakbench.observe(...) as seen`.")
+        if self._record.complete:
+            self._record.refuse_more()
         if self._open is not None and is_whole(round) and self._open.t == round:
             return
         expected = self._record.rounds + (self._open is not None) + 1

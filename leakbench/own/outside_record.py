@@ -104,6 +104,7 @@ class OutsideRecord:
         self._traffic, self.scores = Traffic(set(covered)), Evaluations()
         self.metric = self._parts.task.metric
         self.rounds = 0  # whole ones
+        self.complete = False  # was it ended before?
         self._bare = True  # was everything told uncovered, too?
         self._strange = False  # was something sent that the declared training does not make?
         self.summed: bool | None = None  # does the server get sums alone? None: nothing was told
@@ -284,12 +285,13 @@ class OutsideRecord:
         if self._restart:
             return
         self.declare(max(int(then["spec"]["rounds"]), 1))
-        if then["status"] == "done":
-            raise UsageError(
-                f"{self.path} is complete: give another name or seed, or restart=True, which"
-                " replaces it and its attacks."
-            )
         differs = _differs(then["spec"], self._spec.model_dump(mode="json"))
+        self.complete = then["status"] == "done"
+        if self.complete:
+            if differs:
+                self.refuse_more()
+            self.rounds = int(then["spec"]["rounds"])
+            return
         if not differs and not (self.path / STATE).exists():
             return
         tree, meta = read_tree(self.path / STATE) if not differs else ({}, {})
@@ -321,6 +323,13 @@ class OutsideRecord:
             self._settle()
             if "untrained" in self._kept.stages:
                 self._stored = StoredTensors.of(self.path / "transcript" / round_file(1))
+
+    def refuse_more(self) -> None:
+        """Raise UsageError: it is complete."""
+        raise UsageError(
+            f"{self.path} is complete: give another name or seed, or restart=True, which replaces"
+            " it and its attacks."
+        )
 
     def _keep(self) -> None:
         """How things stand between two rounds."""
@@ -375,6 +384,8 @@ class OutsideRecord:
         Raises:
             UsageError: there is no round.
         """
+        if self.complete:
+            return
         if not self.rounds:
             raise UsageError("nothing was recorded: call seen.sent and seen.update in the loop.")
         path = self.path

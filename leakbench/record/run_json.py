@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leakbench.base import provenance, registry
 from leakbench.base.files import SEALED_SCHEMA
+from leakbench.base.spec import option_text
 from leakbench.federation.network import begun
 from leakbench.federation.parties import Facts
 from leakbench.federation.utility import METRICS
@@ -110,6 +110,5 @@ def command(spec: RunSpec) -> str:
 def _settings(prefix: str, params: Mapping[str, Any]) -> list[str]:
     words = []
     for name, value in params.items():
-        text = value if isinstance(value, str) else json.dumps(value)
-        words += ["-s", f"{prefix}{name}={text}"]
+        words += ["-s", f"{prefix}{name}={option_text(value)}"]
     return words

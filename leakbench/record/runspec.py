@@ -107,6 +107,12 @@ def make_spec(
     if isinstance(record, str):
         record = Policy.build({"name": record}, "--record")
     task, defense = registry.meant("tasks", task), registry.meant("defenses", defense)
+    for pair in wrappers:
+        if not isinstance(pair, tuple | list) or [*map(type, pair)][:1] != [str] or len(pair) != 2:
+            raise UsageError(
+                f"wrappers has {pair!r}: expected pairs of a name and parameters, as [('top_k',"
+                " {'share': 0.1})]."
+            )
     wrappers = [(registry.meant("wrappers", n), p) for n, p in wrappers]
     chosen = registry.load_plugin("tasks", task).build(task_params or {}, f"task {task}")
     kind = registry.load_plugin("defenses", defense)

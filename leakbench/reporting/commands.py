@@ -6,7 +6,6 @@ commands of leakbench itself are repeated, every word quoted anew.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -15,6 +14,7 @@ from typing import Any
 
 from leakbench.attacking import choices
 from leakbench.base.errors import UsageError
+from leakbench.base.spec import option_text
 from leakbench.gate.row import GateRow, TrainingRecord
 from leakbench.record.folders import AttackFolder
 from leakbench.record.policy import Policy
@@ -140,8 +140,8 @@ def more_seeds(there: Sequence[int] | Mapping[int, Any], count: int) -> list[int
 
 
 def _options(prefix: str, values: Mapping[str, Any]) -> list[str]:
-    told = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
-    return [word for k, v in told.items() for word in ("-s", f"{prefix}{k}={v}")]
+    told = [f"{prefix}{k}={option_text(v)}" for k, v in values.items()]
+    return [word for text in told for word in ("-s", text)]
 
 
 def _with_seeds(words: Sequence[str], seeds: Sequence[int]) -> list[str]:

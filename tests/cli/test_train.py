@@ -14,6 +14,7 @@ from helpers.small_runs import ON_THE_LINE, tree_of
 
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_sealed
+from leakbench.base.spec import option_text
 from leakbench.cli import keys, options
 from leakbench.record import folders
 
@@ -384,6 +385,14 @@ class TestOptions:
     )
     def test_values_are_json_or_text_and_commas_sweep(self, text, values):
         assert keys.settings([text]) == {"k": values}
+
+    @pytest.mark.parametrize(
+        "value",
+        ["7089e031", "12345678", "true", "null", "a,b", "[x", '"q"', "relu", "", 0.1, [1, 2]],
+    )
+    def test_a_value_that_a_command_tells_is_read_back(self, value):
+        text = option_text(value)
+        assert keys.settings([f"k={text}"]) == {"k": [value]}
 
     def test_bare_and_dotted_keys(self):
         assert keys.route({"sigma": [1], "task.clients": [5]}, ["fedgn"], "defense") == {

@@ -348,6 +348,10 @@ def test_a_finished_record_is_left_alone(tmp_path):
         loop(seen, 1, 2)
     sentence(error, "own-s0 is complete: give another name or seed, or restart=True")
     assert content(tmp_path) == was
+    with observe(tmp_path) as seen:  # a script that is run again goes on to its attacks
+        loop(seen, seen.begun + 1, 2)
+    assert seen.run.meta["status"] == "done"
+    assert content(tmp_path) == was
     with pytest.raises(lb.UsageError), observe(tmp_path, restart=True) as seen:
         seen.sent("model", model(1), round=1)  # and no update: the old one is not given up for it
     assert content(tmp_path) == was

@@ -137,3 +137,10 @@ def test_what_is_wrong_is_one_sentence(tmp_path, make, name, how, said):
     with pytest.raises(UsageError, match=said):
         write_data_task(where, tmp_path / "runs", **{**HOW, **how})
     assert not (tmp_path / "runs").exists()
+
+
+def test_what_cannot_be_read_leaves_nothing_in_the_way(tmp_path):
+    where = table(tmp_path / "misread.csv")
+    with pytest.raises(UsageError, match="Did you mean 'ill'"):
+        write_data_task(where, tmp_path / "runs", **{**HOW, "label": "il"})
+    assert not list(tmp_path.glob("runs/*"))
