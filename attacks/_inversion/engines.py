@@ -41,8 +41,8 @@ def search(
     """Each victim's candidates, one for every search of it.
 
     Of a step of Adam the numbers that it tells are matched first; where these lead to no images,
-    their ends are given up for those of signed Adam on the signs of all numbers (``Signs``). Two
-    steps are searched by the directions that they tell alone (``Directions``).
+    their ends are given up for those of signed Adam on the signs of all numbers (``Signs``), or on
+    the directions that two steps tell (``Directions``), which large images are searched by alone.
 
     The other arguments are those of ``by_numbers``.
     """
@@ -50,7 +50,7 @@ def search(
         v.by_signs = False
     may = any(v.tells_signs for v in victims)
     found: list[list[Candidate]] = [[] for _ in victims]
-    first = [i for i, v in enumerate(victims) if not v.paired]
+    first = [i for i, v in enumerate(victims) if not v.paired or math.prod(v.shape) <= FEW]
     some, until = [victims[i] for i in first], _part(tell, 0.0, 0.5 if may else 1.0)
     matched = set()  # updates: of one all label vectors are held against the same
     ended = by_numbers(some, how, engine, rng, until, aux) if some else []
