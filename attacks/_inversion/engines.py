@@ -41,21 +41,18 @@ def search(
     """Each victim's candidates, one for every search of it.
 
     Of a step of Adam the numbers that it tells are matched first; where these lead to no images,
-    their ends are given up for those of signed Adam on the signs of all numbers (``Signs``), or on
-    the directions that two steps tell (``Directions``), which large images are searched by alone.
+    their ends are given up for those of signed Adam on the signs of all numbers (``Signs``). Beside
+    what a replay of two steps leads to stands what the directions lead to that they tell
+    (``Directions``); the replay, which is exact, tells which of the two matches.
 
     The other arguments are those of ``by_numbers``.
     """
     for v in victims:
         v.by_signs = False
     may = any(v.tells_signs for v in victims)
-    found: list[list[Candidate]] = [[] for _ in victims]
-    first = [i for i, v in enumerate(victims) if not v.paired or math.prod(v.shape) <= FEW]
-    some, until = [victims[i] for i in first], _part(tell, 0.0, 0.5 if may else 1.0)
+    found = by_numbers(victims, how, engine, rng, _part(tell, 0.0, 0.5 if may else 1.0), aux)
     matched = set()  # updates: of one all label vectors are held against the same
-    ended = by_numbers(some, how, engine, rng, until, aux) if some else []
-    for i, v, candidates in zip(first, some, ended, strict=True):
-        found[i] = candidates
+    for v, candidates in zip(victims, found, strict=True):
         if _settled(v, candidates, how):
             matched.add(id(v.behind.message))
     left = []
@@ -64,8 +61,12 @@ def search(
         left += [i] if v.by_signs else []
     some = [victims[i] for i in left]
     ended = by_numbers(some, how, "signed_adam", rng, _part(tell, 0.5, 1.0), aux) if some else []
-    for i, candidates in zip(left, ended, strict=True):
-        found[i] = candidates
+    for i, v, candidates in zip(left, some, ended, strict=True):
+        if not v.paired:
+            found[i] = candidates
+            continue
+        v.by_signs = False
+        found[i] += [measured(v, c.x, c.private, c.engine, c.restart) for c in candidates]
     tell(1.0)
     return found
 

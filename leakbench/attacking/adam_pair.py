@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # What epsilon takes of a step whose gradient is small: so much nearer to a bound is still at it.
 NEAR = 2e-3
 ODD = 0.02  # share of numbers that no two steps make, beyond which somebody changed the message
+LOST = 0.02  # of the shortest sum of two steps: what rounding may leave open of it
 MANY, REACHED = 1000, 0.99  # so many numbers reach the longest step, unless it was shortened
 
 
@@ -29,7 +30,8 @@ class AdamPair:
     left of it is a function of h / g: each number tells the direction of (g, h) in the plane, or
     two of them where both have one sign and h is the larger. What the two leave open is the length
     alone; one step leaves the size, too, of each gradient open. Nothing of this is published as far
-    as we know.
+    as we know. Epsilon is left out: of gradients that are small beside it directions are wrong, so
+    what they lead to is held against a replay of the steps, which is exact.
 
     ``second``: {name: the weights that the second step began at}. ``one``, ``other``: {name: (2,
     ...)}, unit vectors (g, h) that make what was sent, float64; zeros where both gradients are 0 or
@@ -71,9 +73,9 @@ def read_pair(
     first, last = factors
     b1, b2 = terms.beta1, terms.beta2
     c = (1 + b2) ** 0.5 / (1 + b1)
-    longest = c * (1 + b1 * b1 / b2) ** 0.5
-    if first <= 1.1 * last * c:
+    if not 0 < 1.1 * last * c < first or b2 <= 0:
         return None
+    longest = c * (1 + b1 * b1 / b2) ** 0.5
     decay = terms.weight_decay if terms.decoupled else 0.0
     second, one, other, odd, many, reached = {}, {}, {}, 0.0, 0, 0.0
     for name, whole in moved.items():
@@ -87,7 +89,8 @@ def read_pair(
         strange = (size > first + last * longest + blur) | (
             (size < first - last * c - NEAR) & (size > blur) & ((size - last * c).abs() > NEAR)
         )
-        odd, many = odd + float(strange.sum()), many + int(told.sum())
+        lost = blur > LOST * (first - last * c)
+        odd, many = odd + float((strange | lost).sum()), many + int(told.sum())
         reached = max(reached, float(size.max()))
         g = _sign(u, last * c, blur)
         one[name], other[name] = _directions((u - first * g) / last * g, u, g, (b1, b2, c))

@@ -128,7 +128,14 @@ def test_a_message_that_was_changed_is_not_taken_for_two_steps(change):
 
 @pytest.mark.parametrize(
     ("rows", "more"),
-    [([[0, 1, 2]], {}), ([[0], [1], [2]], {}), (ROWS, {"optimizer": "adam_each_step"})],
+    [
+        ([[0, 1, 2]], {}),
+        ([[0], [1], [2]], {}),
+        (ROWS, {"optimizer": "adam_each_step"}),
+        (ROWS, {"beta2": 0.0}),
+        (ROWS, {"rates": ((RATE, 0.0),)}),
+        (ROWS, {"lr": 1e-8}),  # which rounding swallows
+    ],
 )
 def test_other_trainings_are_no_pair(rows, more):
     assert replayed(rows=rows, **more)[0].pair is None

@@ -14,6 +14,7 @@ from attacks._inversion import check, engines
 from attacks._inversion.stack import Stack
 from attacks._inversion.victims import Victim
 from attacks.gradient_inversion import GradientInversion
+from leakbench.attacking import replay
 from leakbench.attacking.transcript import Transcript
 from leakbench.attacking.view import View
 from leakbench.base.streams import Rng
@@ -123,14 +124,15 @@ def test_signs_of_noise_are_not_believed(seed):
     assert not kept.accepted
 
 
-def pair(rows, *, change=lambda update: update):
+def pair(rows, *, change=lambda update: update, **more):
     """Two steps of Adam, on one image each."""
     net = MODELS["lenet"](SHAPE, 10, 12)
     net.load_state_dict(initialise(net, Rng(0, "x", torch.tensor(0), torch.float32)))
     before = {k: v.clone() for k, v in net.state_dict().items()}
     how = {"shape": SHAPE, "batch": 1, "lr": RATE, "optimizer": "adam", "steps": 2, "epochs": 0}
-    said = Transcript(net, F.cross_entropy, **how)
-    optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
+    how |= {"method": "fedavg_optim", **({"epsilon": more["eps"]} if more else {})}
+    said = Transcript(net, **how)
+    optimizer = torch.optim.Adam(net.parameters(), lr=RATE, **more)
     for row in rows:
         optimizer.zero_grad()
         F.cross_entropy(net(IMAGES[row : row + 1]), LABELS[row : row + 1]).backward()
@@ -145,17 +147,39 @@ def pair(rows, *, change=lambda update: update):
 PAIRS = GradientInversion(message="update", local_steps=2, steps=150, restarts=2)
 
 
-def test_two_steps_tell_more_than_one():
+def test_two_steps_tell_more_than_a_replay_finds(monkeypatch):
+    large = F.interpolate(IMAGES, size=(24, 24), mode="bilinear").clamp(0, 1)
+    monkeypatch.setitem(globals(), "IMAGES", torch.cat([large, 1 - large, large / 2 + 0.2], 1))
+    monkeypatch.setitem(globals(), "SHAPE", (3, 24, 24))
+    levels = []
+    for there in (True, False):
+        if not there:
+            monkeypatch.setattr(replay, "read_pair", lambda *_: None)
+        victim = pair([10, 3])
+        assert victim.paired == there
+        (found,) = engines.search([victim], PAIRS, "signed_adam", dice())
+        best = check.judge(victim, found, PAIRS).best.x.clamp(0, 1).float()
+        levels.append(float(psnr(best, IMAGES[[10, 3]]).mean()))
+    assert levels[0] > levels[1] + 2
+
+
+def test_the_truth_has_the_directions_and_other_images_have_not():
     victim = pair([10, 3])
-    assert victim.paired
-    (found,) = engines.search([victim], PAIRS, "auto", dice())
-    kept = check.judge(victim, found, PAIRS)
-    levels = psnr(kept.best.x.clamp(0, 1).float(), IMAGES[[10, 3]])
-    assert kept.accepted
-    assert float(levels.min()) > 30
     victim.by_signs = True
     true, other = IMAGES[[10, 3]][None], IMAGES[[4, 13]][None]
     assert float(apart([victim], true)[0]) < 1e-3 < 1e-2 < float(apart([victim], other)[0])
+
+
+def test_where_directions_are_misread_the_replay_decides(monkeypatch):
+    """A large epsilon makes other steps, which are replayed as they are."""
+    monkeypatch.setattr(engines, "MATCHED", -1.0)  # nothing settles: both are searched
+    victim = pair([10, 3], eps=1e-4)
+    (found,) = engines.search([victim], PAIRS, "signed_adam", dice())
+    assert victim.paired
+    assert len(found) == 2 * PAIRS.restarts
+    best = check.judge(victim, found, PAIRS).best
+    assert any(best is c for c in found[: PAIRS.restarts])
+    assert float(psnr(best.x.clamp(0, 1).float(), IMAGES[[10, 3]]).min()) > 30
 
 
 @pytest.mark.parametrize("seed", range(10))
