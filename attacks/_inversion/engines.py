@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MOST = {"cpu": ((200_000, 16), (2_000_000, 4)), "cuda": ((20_000_000, 64),)}
 LONGER = 3  # times the steps of signed Adam of signs, and of batches before they are polished
 MATCHED = 1e-4  # mismatch below which a search has settled
+UNMATCHED = 0.05  # from which on a replay of two steps says nothing (ends of CNNs are .06 to .3)
 EXACT = 1e-8  # mismatch that single precision's rounding explains
 
 Tell = Callable[[float], None]
@@ -43,7 +44,7 @@ def search(
     Of a step of Adam the numbers that it tells are matched first; where these lead to no images,
     their ends are given up for those of signed Adam on the signs of all numbers (``Signs``). Beside
     what a replay of two steps leads to stands what the directions lead to that they tell
-    (``Directions``); the replay, which is exact, tells which of the two matches.
+    (``Directions``); the replay, which is exact, tells which of the two matches (``_nearer``).
 
     The other arguments are those of ``by_numbers``.
     """
@@ -62,13 +63,30 @@ def search(
     some = [victims[i] for i in left]
     ended = by_numbers(some, how, "signed_adam", rng, _part(tell, 0.5, 1.0), aux) if some else []
     for i, v, candidates in zip(left, some, ended, strict=True):
-        if not v.paired:
-            found[i] = candidates
-            continue
-        v.by_signs = False
-        found[i] += [measured(v, c.x, c.private, c.engine, c.restart) for c in candidates]
+        found[i] = _nearer(v, found[i], candidates) if v.paired else candidates
     tell(1.0)
     return found
+
+
+def _nearer(
+    victim: Victim, replayed: Sequence[Candidate], directed: Sequence[Candidate]
+) -> list[Candidate]:
+    """What a replay of two steps led to and what their directions led to, as the replay has them.
+
+    Where neither matches, those that are nearer to the directions.
+    """
+    closest = min(_as_it_is(victim, c).mismatch for c in replayed)
+    nearer = min(c.mismatch for c in directed) < closest
+    victim.by_signs = False
+    again = [_as_it_is(victim, c) for c in directed]
+    if min(c.mismatch for c in (*replayed, *again)) < UNMATCHED:
+        return [*replayed, *again]
+    return again if nearer else [*replayed]
+
+
+def _as_it_is(victim: Victim, c: Candidate) -> Candidate:
+    """The candidate as its victim compares now, by directions or by the replay."""
+    return measured(victim, c.x, c.private, c.engine, c.restart)
 
 
 def _settled(victim: Victim, found: Sequence[Candidate], how: Settings) -> bool:
