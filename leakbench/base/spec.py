@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
 from typing import Any, Self, get_args
 
@@ -71,6 +72,14 @@ def option_text(value: Any) -> str:
     except ValueError:
         return json.dumps(value) if set(value) & set('",[]{}') else value
     return json.dumps(value)
+
+
+def command_words(text: Any) -> list[str]:
+    """The words of a recorded command; one word, itself, where a quote is left open."""
+    try:
+        return shlex.split(str(text))
+    except ValueError:
+        return [str(text)]
 
 
 def fingerprint(value: Any) -> str:

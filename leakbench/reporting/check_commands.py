@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from leakbench.base.spec import command_words
 from leakbench.gate.outcome import Comparison, LimitOutcome
 from leakbench.gate.row import GateRow
 from leakbench.reporting.commands import RUNS, attack_commands, more_seeds, training_command, trains
@@ -106,7 +107,7 @@ class Settling:
     def _train(self, row: GateRow, seeds: Iterable[int]) -> str:
         """The command that trained the setting, with these seeds."""
         wanted = sorted(seeds)
-        words = shlex.split(self.commands.get(row.configuration.key, ""))
+        words = command_words(self.commands.get(row.configuration.key, ""))
         if "--seeds" not in words[:-1]:
             folder = Path(self.folders[0]) if self.folders else RUNS
             words = shlex.split(training_command(row, len(wanted), folder))

@@ -14,7 +14,7 @@ from typing import Any
 
 from leakbench.attacking import choices
 from leakbench.base.errors import UsageError
-from leakbench.base.spec import option_text
+from leakbench.base.spec import command_words, option_text
 from leakbench.gate.row import GateRow, TrainingRecord
 from leakbench.record.folders import AttackFolder
 from leakbench.record.policy import Policy
@@ -98,10 +98,7 @@ def recorded(meta: Mapping[str, Any], command: str) -> list[str]:
 
     None if it holds something else.
     """
-    try:
-        words = shlex.split(str(meta.get("command", "")))
-    except ValueError:  # an open quote
-        return []
+    words = command_words(meta.get("command", ""))
     return words if words[:2] == ["leakbench", command] else []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from leakbench.attacking.choices import build
 from leakbench.attacking.guessing import attack_described
 from leakbench.base import provenance
 from leakbench.base.errors import LeakbenchError, UnknownName
-from leakbench.base.spec import canonical
+from leakbench.base.spec import canonical, command_words
 from leakbench.record import attack_code, columns
 from leakbench.record.folders import AttackFolder, Run, typed_rows
 from leakbench.record.recording import Recording
@@ -102,7 +101,7 @@ def _plain(key: str, value: Any) -> Any:
     """A value as it is compared: of a command without the folder, which may have been moved."""
     if key != "command":
         return value
-    words = shlex.split(str(value))
+    words = command_words(value)
     return words[:2] + words[3:]
 
 

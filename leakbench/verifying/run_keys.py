@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from leakbench.base import provenance
 from leakbench.base.errors import LeakbenchError
 from leakbench.base.raised import raised_text
-from leakbench.base.spec import canonical
+from leakbench.base.spec import canonical, command_words
 from leakbench.federation.federation import Federation
 from leakbench.record import audited, origin, run_json, twin
 from leakbench.record.folders import Run
@@ -99,7 +98,7 @@ def _derived(run: Run, again: Callable[[], Federation]) -> Iterator[Finding]:
 
 def as_words(key: str, value: Any) -> Any:
     """A value as it is compared: of a command its words, whose options come in any order."""
-    return sorted(shlex.split(str(value))) if key == "command" else value
+    return sorted(command_words(value)) if key == "command" else value
 
 
 def _covered(run: Run, fed: Federation) -> Finding:

@@ -162,6 +162,13 @@ def test_a_forged_key_of_attack_json(copy: Run, key: str) -> None:
     assert found in {"refused", "differs", *(["not checked"] if key in ATTACK_UNKNOWN else [])}
 
 
+def test_a_command_with_an_open_quote(copy: Run) -> None:
+    for path in (copy.path / "run.json", attack_json(copy)):
+        edited(path, lambda meta: meta.update(command="leakbench train -s 'x"))
+    differing = {f.part for f in leakbench.verify(copy.path) if f.outcome == "differs"}
+    assert differing >= {"run.json", f"attacks/{attack_json(copy).parent.name}"}
+
+
 def test_an_attack_that_is_said_to_have_failed_is_not_checked(copy: Run) -> None:
     path = attack_json(copy)
     edited(path, lambda meta: meta.update(status="failed: no luck"))
