@@ -79,10 +79,18 @@ def new(
     ],
 ) -> int:
     """Write a project of your own that runs: a task, a loop, a gate, a test."""
-    from leakbench.own.new_project import write_project
+    import shlex
 
-    for path in write_project(folder):
-        typer.echo(path)
+    from leakbench.base import terminal
+    from leakbench.own.new_project import first_command, write_project
+
+    made = write_project(folder)
+    for path in made:
+        terminal.emit(str(path))
+    terminal.say(
+        f"leakbench: {folder} is a project that runs. Begin with {shlex.join(['cd', str(folder)])}"
+        f" && {first_command(made[0])}; its README.md has the commands that follow."
+    )
     return 0
 
 

@@ -35,3 +35,10 @@ def write_project(folder: Path) -> list[Path]:
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}.") from None
     return made
+
+
+def first_command(readme: Path) -> str:
+    """The command that a project's README.md begins with."""
+    lines = readme.read_text(encoding="utf-8").splitlines()
+    first = next(line for line in lines if line.startswith("    "))
+    return first.partition("#")[0].strip()
