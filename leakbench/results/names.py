@@ -62,8 +62,14 @@ class SettingName:
         return self.first(len(self.parameters)) + f" #{self.mark}" * bool(self.mark)
 
     def first(self, count: int) -> str:
-        """With its first ``count`` parameters and its wrappers, without the mark."""
-        return self._text(" ".join(pair) for pair in self.parameters[:count])
+        """With its first ``count`` parameters and its wrappers, without the mark.
+
+        A parameter that is the title's last word is not said twice: "FedAvg, momentum 0.9".
+        """
+        told = [" ".join(pair) for pair in self.parameters[:count]]
+        if told and self.title.split()[-1:] == [self.parameters[0][0]]:
+            told[0] = self.parameters[0][1]
+        return self._text(told)
 
     @property
     def values(self) -> str:

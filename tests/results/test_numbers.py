@@ -21,7 +21,7 @@ from leakbench.results import cascade, paired, pooling, rise, utility
 from leakbench.results.cells import claim_cells, claimed_in
 from leakbench.results.dead import why_dead
 from leakbench.results.front import best_numbers, fits_front, mark
-from leakbench.results.names import setting_names
+from leakbench.results.names import Method, setting_names
 from leakbench.results.number import (
     Attacker,
     Claim,
@@ -448,6 +448,22 @@ def test_names_of_settings_are_told_apart_and_short():
     told = {*setting_names(twice, {}).values()}
     assert len(told) == 2
     assert all(len(n.mark) == 4 for n in told)
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        ("FedAvg, momentum", "FedAvg, momentum 0.9, nesterov true"),
+        ("momentum", "momentum 0.9, nesterov true"),
+        ("FedAvg", "FedAvg momentum 0.9, nesterov true"),
+        (" ", "momentum 0.9, nesterov true"),
+    ],
+)
+def test_the_last_word_of_a_title_is_not_said_twice(title, expected):
+    one = Configuration(task="t", defense="mine", params={"momentum": 0.9, "nesterov": True})
+    other = Configuration(task="t", defense="mine", params={"momentum": 0.9, "nesterov": False})
+    about = Method("mine", {"title": title, "principal": ["momentum"]})
+    assert str(setting_names([one, other], {"mine": about})[one.key]) == expected
 
 
 def test_a_claim_comes_back_from_its_cells():
