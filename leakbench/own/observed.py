@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from leakbench.base import locks
+from leakbench.base import locks, registry
 from leakbench.base.arguments import arguments_of
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.lazy import torch
@@ -108,7 +108,9 @@ def observe(
     training = declared_training(sgd, optimizer, optimizer_state)
     make_task(name, data, model=model, begins=False)
     chosen: dict[str, Any] = {"task": name, "seed": seed, "engine": "loop"}
-    spec = make_spec(training.defense, params=training.parameters(1), rounds=1, **chosen)
+    params = training.parameters(1)
+    registry.load_plugin("defenses", training.defense).build(params, "sgd")  # as it is called here
+    spec = make_spec(training.defense, params=params, rounds=1, **chosen)
     how: dict[str, Any] = {"keep": keep, "rounds": rounds, "restart": restart}
     how |= {"truth": truth and not data.untold, "observer": declared_observer(observer, len(data))}
     place = Path(mkdtemp(prefix="leakbench-") if out is None else out)

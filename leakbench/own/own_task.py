@@ -133,8 +133,7 @@ def make_task(
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UsageError(
-            f"the task's name is {name!r}: expected small letters, digits and hyphens, as in"
-            " my-faces."
+            f"name = {name!r}: expected small letters, digits and hyphens, as in my-faces."
         )
     if not isinstance(data, ClientData):
         raise UsageError(

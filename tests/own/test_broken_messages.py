@@ -235,8 +235,8 @@ def test_outside_of_its_block_nothing_is_told(tmp_path):
 
 
 SETTINGS = {
-    "capitals": ({"name": "My-Faces"}, "the task's name is 'My-Faces': expected small letters"),
-    "no name": ({"name": 3}, "the task's name is 3"),
+    "capitals": ({"name": "My-Faces"}, "name = 'My-Faces': expected small letters"),
+    "no name": ({"name": 3}, "name = 3: expected"),
     "a name of ours": ({"name": "digits"}, "'digits'", "give yours another name"),
     "no lr": ({"sgd": {"batch": 4, "epochs": 1}}, "sgd says no lr: expected sgd=dict(lr="),
     "no sgd": ({"sgd": None}, "sgd says no lr"),
@@ -271,8 +271,8 @@ SETTINGS = {
         {"sgd": {"lr": 0.1, "steps": 1, "momentum": object()}},
         "momentum is object: expected numbers",
     ),
-    "lr": ({"sgd": {"lr": -1, "steps": 1}}, "lr = -1: input should be greater than 0"),
-    "momentum": ({"sgd": {"lr": 0.1, "steps": 1, "momentum": 2}}, "momentum = 2"),
+    "lr": ({"sgd": {"lr": -1, "steps": 1}}, "sgd: lr = -1: input should be greater than 0"),
+    "momentum": ({"sgd": {"lr": 0.1, "steps": 1, "momentum": 2}}, "sgd: momentum = 2"),
     "adam": (
         {"sgd": {"lr": 0.1, "steps": 1, "momentum": 0.9}, "optimizer": "adam"},
         "momentum goes",
