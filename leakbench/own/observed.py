@@ -113,7 +113,7 @@ def observe(
     spec = make_spec(training.defense, params=params, rounds=1, **chosen)
     how: dict[str, Any] = {"keep": keep, "rounds": rounds, "restart": restart}
     how |= {"truth": truth and not data.untold, "observer": declared_observer(observer, len(data))}
-    place = Path(mkdtemp(prefix="leakbench-") if out is None else out)
+    place = Path(mkdtemp(prefix=folders.PASSING) if out is None else out)
     where = place / f"{name}-s{seed}"
     record = OutsideRecord(where, spec, data, training, frozenset(kinds), **how)
     seen = Observed(record, data, truth=how["truth"])

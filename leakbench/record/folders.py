@@ -8,7 +8,9 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base import notebook
@@ -25,7 +27,7 @@ from leakbench.base.files import (
     verify_files,
 )
 from leakbench.base.shapes import Shape, check_shape
-from leakbench.base.spec import canonical, fingerprint
+from leakbench.base.spec import canonical, command_words, fingerprint
 from leakbench.record.columns import Row, typed
 from leakbench.record.placing import GUESS, REPLACING
 from leakbench.record.setting_name import BESIDE
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from leakbench.base.tree import Tree
+
+PASSING = "leakbench-"  # how folders of records begin that live as long as their process
 
 # What run.json and attack.json must say, and what besides when they are complete.
 _SPEC = ("task.name", "task.params", "defense.name", "defense.params", "wrappers", "rounds", "seed")
@@ -70,6 +74,12 @@ class Folder:
         """What it failed with; None where it did not fail."""
         state, _, why = self.status.partition(": ")
         return why if state == "failed" else None
+
+    @property
+    def plugin_files(self) -> list[str]:
+        """The files of methods that the command names which made it; they may be gone."""
+        words = command_words(self.meta.get("command", ""))
+        return [file for word, file in pairwise(words) if word == "--plugin"]
 
     def check(self, *names: str) -> None:
         """The named files (all, if none is named) are listed, there, and unchanged.
@@ -174,6 +184,12 @@ class Run(Folder):
     def spec(self) -> dict[str, Any]:
         """What was run, every default filled in."""
         return dict(self.meta["spec"])
+
+    @property
+    def passing(self) -> bool:
+        """Is it gone when the process ends that recorded it?"""
+        place = self.path.parent
+        return place.name.startswith(PASSING) and place.parent == Path(gettempdir())
 
     @property
     def content(self) -> str:

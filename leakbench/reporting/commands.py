@@ -22,6 +22,7 @@ from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 
 RUNS = Path("runs")  # where `leakbench train` puts runs unless told
+TITLE, REPORT = "leakbench", Path("report")  # of a page, and where it goes, unless told
 
 
 def trains(setting: Setting) -> str:
@@ -39,6 +40,43 @@ def trains(setting: Setting) -> str:
 def into(folder: Path) -> list[str]:
     """The option that trains into ``folder``; none where it is what is trained into anyway."""
     return [] if folder == RUNS else ["-o", str(folder)]
+
+
+def reports(
+    settings: Sequence[Setting],
+    out: Path,
+    *,
+    title: str,
+    redact: bool,
+    against: Path | None,
+    baseline: Path | None,
+) -> str:
+    """What makes the report again, of whatever made the runs.
+
+    "" where a run is gone when the process ends that recorded it.
+    """
+    runs = [run for s in settings for run in s.every]
+    if any(run.passing for run in runs):
+        return ""
+    words = ["leakbench", "report", *_places([run.path for run in runs])]
+    made = chain.from_iterable((run, *run.attacks) for run in runs)
+    for file in dict.fromkeys(chain.from_iterable(m.plugin_files for m in made)):
+        words += ["--plugin", file]
+    words += ["-o", str(out)] * (out != REPORT) + ["--title", title] * (title != TITLE)
+    words += ["--redact"] * redact
+    for option, path in (("--against", against), ("--check", baseline)):
+        words += [] if path is None else [option, str(path)]
+    return shlex.join(words)
+
+
+def _places(runs: Sequence[Path]) -> list[str]:
+    """The runs, or the folder that holds several of them and no other."""
+    out: dict[str, None] = {}
+    for run in runs:
+        beside = {file.parent for file in run.parent.glob("*/run.json")}
+        whole = len(beside) > 1 and beside <= {*runs}
+        out[str(run.parent if whole else run)] = None
+    return list(out)
 
 
 def made_by(setting: Setting) -> dict[tuple[str, str], AttackFolder]:

@@ -225,13 +225,14 @@ class ReportData(Part):
     "wrappers/clip_noise" or "attacks/gradient_inversion" -> what it says of itself; ``images``:
     SHA-256 of a PNG -> its bytes in base64; ``sounds``: of a WAV -> its bytes; ``tables``: what
     the CSV files hold. ``redacted``: no private data of a client is in here. ``against``: what
-    moved since another report.
+    moved since another report. ``command``: what makes the report again; "" where nothing does.
     """
 
     format: int = Field(SCHEMA, serialization_alias="schema")
     title: str
     made: Origin
     redacted: bool = False
+    command: str = ""
     headline: tuple[Span, ...] = ()
     metrics: dict[str, Meaning] = {}
     tasks: tuple[ReportTask, ...] = ()

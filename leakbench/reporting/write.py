@@ -21,7 +21,7 @@ from leakbench.judging.judging import find_questions
 from leakbench.record.folders import Run
 from leakbench.reporting import about, clients, curves, maps, moved, pictures, redaction
 from leakbench.reporting.check import check_of
-from leakbench.reporting.commands import attack_command, made_by, trains
+from leakbench.reporting.commands import attack_command, made_by, reports, trains
 from leakbench.reporting.data import (
     Origin,
     Report,
@@ -102,7 +102,11 @@ def write_report(
     said = None if check is None else check_of(check, tables.settings, baseline)
     code = {"report": sources.sources_digest([REPORT]), **_formats(makers)}
     made = data.made.model_copy(update={"code": code})
-    data = data.model_copy(update={"check": said, "against": differs, "made": made})
+    found: dict[str, Any] = {"check": said, "against": differs, "made": made}
+    found["command"] = reports(
+        data.settings, out, title=title, redact=redact, against=against, baseline=baseline
+    )
+    data = data.model_copy(update=found)
     if redact:
         data = redaction.redact(data)
         redaction.clear(out)
