@@ -34,7 +34,13 @@ class UnknownName(UsageError):
 
     def __init__(self, what: str, name: str, known: Iterable[str], more: str = "") -> None:
         known = sorted(set(known))  # a metric may be called as its attack is
-        super().__init__(f"unknown {what} {name!r}.{suggestion(name, known)}{more}")
+        self._text = f"unknown {what} {name!r}"
+        super().__init__(f"{self._text}.{suggestion(name, known)}{more}")
+
+    def of_file(self, options: str) -> UnknownName:
+        """The same of a name that is known as soon as ``options`` are added to the command."""
+        self.args = (f"{self._text}: it is of a file of one's own, so add {options}.",)
+        return self
 
 
 class BrokenFile(UsageError):

@@ -137,6 +137,7 @@ def report(
     """
     from leakbench import api
     from leakbench.base import registry
+    from leakbench.base.reason_words import reason_text
     from leakbench.record import folders
 
     wanted, there = [f for f in formats.split(",") if f], registry.names("reports")
@@ -157,6 +158,9 @@ def report(
             redact=redact,
             against=against,
         )
+    untold = [m.reason for m in tables.missing if m.reason.code == "unknown_fit"]
+    for text in dict.fromkeys(reason_text(why) for why in untold):
+        console.warn(f"leakbench: {text}")
     made = out / "index.html" if "html" in wanted else out
     if as_json:
         emit_json({"report": str(made), "rows": tables.rows("tradeoff")})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.shapes import check_shape
 from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense
@@ -43,7 +45,15 @@ class Recording(Source):
     @cached_property
     def parts(self) -> Parts:
         """Task, method and wrappers of the run."""
-        return parts(self.spec)
+        try:
+            return parts(self.spec)
+        except UnknownName as error:
+            words = []
+            for file in self.run.plugin_files:
+                words += ["--plugin", file] * Path(file).is_file()
+            if words:
+                error = error.of_file(shlex.join(words))
+            raise error from None
 
     @property
     def method(self) -> Defense:

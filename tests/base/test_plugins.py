@@ -116,11 +116,16 @@ class _Helper(DigitPairs):
     (run,) = runs.iterdir()
     assert run.name.startswith("tiny-pairs-tiny_pairs-")
     os.environ[plugins.VARIABLE] = ""
+    capsys.readouterr()
     assert cli.run(["report", str(runs), "-o", str(tmp_path / "report"), "-q"]) == 0
     assert ",tiny_pairs," in (tmp_path / "report" / "tradeoff.csv").read_text()
-    lacking = (tmp_path / "report" / "missing.csv").read_text()
-    assert "which attacks would fit cannot be told here: unknown task 'tiny-pairs'" in lacking
-    capsys.readouterr()
+    told = "unknown task 'tiny-pairs': it is of a file of one's own, so add --plugin " + str(path)
+    lacking = f"which attacks would fit cannot be told here: {told}."
+    assert lacking in (tmp_path / "report" / "missing.csv").read_text()
+    assert lacking in capsys.readouterr().err
+    assert cli.run(["attack", str(runs), "-a", "prototype_leakage"]) == 2
+    assert told in capsys.readouterr().err
+    path.unlink()  # as on another machine
     assert cli.run(["attack", str(runs), "-a", "prototype_leakage"]) == 2
     assert "A file of your own is named with --plugin." in capsys.readouterr().err
 
