@@ -21,6 +21,7 @@ COLOURS = (1, 3, 4)  # channels of a picture
 MOST = 2.0**53  # up to here a float is told from its neighbours
 LEAST_SIDE = 4  # pixels of a picture's side; what is smaller is a table
 KINDS_OF_RANGE = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
+FROM_0 = "counted from 0"  # so are rows in every sentence, as x[row] is
 LARGE = 100.0  # of a column: training by usual rates diverges on it
 NAMED = 3  # columns
 
@@ -56,8 +57,8 @@ def inputs(given: Any, whose: str) -> Tensor:
             row = int(wrong.nonzero()[0])
             value = float(told[row][~x[row].isfinite()][0])
             what = (
-                f"{whose} hold {value} in row {row}: expected finite numbers of 32 bits; fill it,"
-                " or leave the row out."
+                f"{whose} hold {value} in row {row} ({FROM_0}): expected finite numbers of 32 bits;"
+                " fill it, or leave the row out."
             )
             raise WrongRowError(what, row, len(x))
     elif x.dtype != torch.uint8:
@@ -80,8 +81,8 @@ def _tokens(x: Tensor, whose: str) -> Tensor:
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
         what = (
-            f"{whose} hold {int(x[row].min())} in row {row}: whole numbers are tokens, from 0 on;"
-            " of a table or a signal give floats, as x.astype('float32')."
+            f"{whose} hold {int(x[row].min())} in row {row} ({FROM_0}): whole numbers are tokens,"
+            " from 0 on; of a table or a signal give floats, as x.astype('float32')."
         )
         raise WrongRowError(what, row, len(x))
     return x
@@ -113,14 +114,15 @@ def labels(given: Any, count: int, whose: str) -> tuple[Tensor, tuple[str, ...]]
         if bool(wrong.any()):
             row = int(wrong.nonzero()[0])
             raise UsageError(
-                f"{whose} hold {float(y[row]):g} in row {row}: expected the whole number of a"
-                " class; what is measured and not counted is no class."
+                f"{whose} hold {float(y[row]):g} in row {row} ({FROM_0}): expected the whole number"
+                " of a class; what is measured and not counted is no class."
             )
     y = y.long()
     if bool((y < 0).any()):
         row = int((y < 0).nonzero()[0])
         raise UsageError(
-            f"{whose} hold {int(y[row])} in row {row}: expected the number of a class, from 0 on."
+            f"{whose} hold {int(y[row])} in row {row} ({FROM_0}): expected the number of a class,"
+            " from 0 on."
         )
     return y, ()
 
@@ -142,8 +144,8 @@ def _texts(given: Any, whose: str) -> list[str] | None:
     for row, v in enumerate(plain):
         if not isinstance(v, str):
             raise UsageError(
-                f"{whose} hold texts, and {short(v)} in row {row}: expected texts alone, or whole"
-                " numbers alone."
+                f"{whose} hold texts, and {short(v)} in row {row} ({FROM_0}): expected texts alone,"
+                " or whole numbers alone."
             )
     return list(plain)
 

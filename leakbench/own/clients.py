@@ -244,8 +244,8 @@ class ClientData:
             if int(y.max()) >= len(there):
                 row = int((y >= len(there)).nonzero()[0])
                 raise UsageError(
-                    f"the {what} labels hold {int(y[row])} in row {row}, and no input of x is of"
-                    f" that class: expected 0 to {len(there) - 1}."
+                    f"the {what} labels hold {int(y[row])} in row {row} ({arrays.FROM_0}), and no"
+                    f" input of x is of that class: expected 0 to {len(there) - 1}."
                 )
         return len(there)
 
@@ -294,23 +294,23 @@ class ClientData:
             if many:
                 raise UsageError(
                     f"{many} of {len(data.test)} test inputs are training inputs, too (row {row} of"
-                    f" the test set is client {self._holder(data.test, row)}'s): test on what"
-                    " nobody trains on."
+                    f" the test set, {arrays.FROM_0}, is client"
+                    f" {self._holder(data.test, row)}'s): test on what nobody trains on."
                 )
         if aux:
             row, many = _shared(data.aux, data.train)
             if many:
                 raise UsageError(
                     f"{many} of {len(data.aux)} aux inputs are training inputs, too (row {row} of"
-                    f" aux is client {self._holder(data.aux, row)}'s): an attacker may be granted"
-                    " them; give what nobody holds."
+                    f" aux, {arrays.FROM_0}, is client {self._holder(data.aux, row)}'s): an"
+                    " attacker may be granted them; give what nobody holds."
                 )
         if test or aux:
             row, many = _shared(data.aux, data.test)
             if many:
                 raise UsageError(
-                    f"{many} of {len(data.aux)} aux inputs are test inputs, too (row {row} of aux):"
-                    " expected inputs that no test set holds."
+                    f"{many} of {len(data.aux)} aux inputs are test inputs, too (row {row} of aux,"
+                    f" {arrays.FROM_0}): expected inputs that no test set holds."
                 )
 
     def _holder(self, some: Examples, row: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from leakbench.base import terminal
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.raised import raised_text
-from leakbench.own.arrays import is_whole
+from leakbench.own.arrays import FROM_0, is_whole
 
 Size = int | tuple[int, int]
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
@@ -156,8 +156,8 @@ def csv(given: str | Path, label: str, client: str) -> dict[str, Any]:
         row, column = next(zip(*wrong.to_numpy().nonzero(), strict=True))
         what = "an empty cell" if bool(table.isna().iloc[row, column]) else "no finite number"
         raise UsageError(
-            f"{file} has {what} in row {row}, column {table.columns[column]!r}: fill it, or leave"
-            " the row out."
+            f"{file} has {what} in row {row} ({FROM_0}, below the names), column"
+            f" {table.columns[column]!r}: fill it, or leave the row out."
         )
     truths = pd.api.types.is_bool_dtype(table[label])
     found: dict[str, Any] = {"y": (table[label].astype(str) if truths else table[label]).tolist()}
@@ -259,7 +259,9 @@ def _columns(
         raise UsageError(f"{whose} has no rows: expected one at least.")
     gone = next((row for row, v in enumerate(given) if v is None), None)
     if gone is not None:
-        raise UsageError(f"{whose} has no {x!r} in row {gone}: fill it, or leave the row out.")
+        raise UsageError(
+            f"{whose} has no {x!r} in row {gone} ({FROM_0}): fill it, or leave the row out."
+        )
     rows = _plains(given, size, f"the column {x!r} of {whose}")
     shapes = {np.shape(v) for v in rows}
     if len(shapes) > 1:
@@ -275,7 +277,8 @@ def _plains(values: Sequence[Any], size: Size | None, whose: str) -> list[Any]:
     """Arrays: pictures as bytes, grey if all of them are, and anything else as it is."""
     grey = all(getattr(v, "mode", "") in ("1", "L") for v in values)
     return [
-        _plain(v, size, "L" if grey else "RGB", f"{whose}, row {i},") for i, v in enumerate(values)
+        _plain(v, size, "L" if grey else "RGB", f"{whose}, row {i} ({FROM_0}),")
+        for i, v in enumerate(values)
     ]
 
 
@@ -319,8 +322,8 @@ def _pairs(dataset: Any, what: str) -> tuple[Any, list[Any]]:
     for row, (value, label) in enumerate(_each(dataset, what)):
         if np.ndim(label):
             raise UsageError(
-                f"row {row} of the {what} data has {type(label).__name__} for a class: expected"
-                " (input, class), a whole number or a text."
+                f"row {row} ({FROM_0}) of the {what} data has {type(label).__name__} for a class:"
+                " expected (input, class), a whole number or a text."
             )
         given.append(value)
         y.append(label.item() if hasattr(label, "item") else label)
@@ -342,11 +345,12 @@ def _each(dataset: Any, what: str) -> Iterable[tuple[Any, Any]]:
             item = dataset[row]
         except Exception as error:  # somebody's code may raise anything
             raise UsageError(
-                f"row {row} of the {what} data cannot be read ({raised_text(error)}): expected a"
-                " data set of (input, class)."
+                f"row {row} ({FROM_0}) of the {what} data cannot be read"
+                f" ({raised_text(error)}): expected a data set of (input, class)."
             ) from error
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise UsageError(
-                f"row {row} of the {what} data is {type(item).__name__}: expected (input, class)."
+                f"row {row} ({FROM_0}) of the {what} data is {type(item).__name__}:"
+                " expected (input, class)."
             )
         yield item[0], item[1]

@@ -107,7 +107,10 @@ BROKEN = {
     "ragged": (given([[1.0, 2.0], [1.0]]), "a list of rows alike"),
     "complex": (given(X.astype(complex)), "the inputs are complex128"),
     "no memory": (given(torch.empty(N, 5, device="meta")), "the inputs are torch.float32"),
-    "nan": (given(put(X, (7, 2), np.nan)), "the inputs hold nan in row 7: expected finite"),
+    "nan": (
+        given(put(X, (7, 2), np.nan)),
+        "the inputs hold nan in row 7 (counted from 0): expected finite",
+    ),
     "nan of somebody": (
         given(put(X, (17, 2), np.nan), rows=HALVES),
         "client 1: the inputs hold nan in row 17",
@@ -119,15 +122,24 @@ BROKEN = {
     "no numbers": (given(X[:, :0]), "the inputs are (40, 0): expected (n, ...)"),
     "empty": (given(X[:0], Y[:0]), "the inputs are (0, 5): expected (n, ...)"),
     "empty lists": (given([], []), "the inputs are (0,): expected (n, ...)"),
-    "below 0": (given(put(np.ones((N, 3), int), (5, 1), -3)), "hold -3 in row 5: whole numbers"),
+    "below 0": (
+        given(put(np.ones((N, 3), int), (5, 1), -3)),
+        "hold -3 in row 5 (counted from 0): whole numbers",
+    ),
     "whole pictures": (given(BYTES.astype(int)), "give bytes, as x.astype('uint8')"),
     # labels
     "too few": (given(X, Y[:-1]), "the labels are (39,), and there are 40 inputs"),
     "one-hot": (given(X, np.eye(4)[Y]), "of one-hot rows take y.argmax(1)"),
-    "measured": (given(X, Y + 0.5), "the labels hold 0.5 in row 0: expected the whole number"),
+    "measured": (
+        given(X, Y + 0.5),
+        "the labels hold 0.5 in row 0 (counted from 0): expected the whole number",
+    ),
     "nan label": (given(X, put(Y.astype(float), 3, np.nan)), "the labels hold nan in row 3"),
     "huge label": (given(X, put(Y.astype(float), 3, 1e30)), "the labels hold 1e+30 in row 3"),
-    "negative": (given(X, Y - 1), "the labels hold -1 in row 0: expected the number of a class"),
+    "negative": (
+        given(X, Y - 1),
+        "the labels hold -1 in row 0 (counted from 0): expected the number of a class",
+    ),
     "a gap": (given(X, put(Y, Y == 2, 5)), "no input is of class 2, and labels go up to 5"),
     "a far one": (given(X, put(Y, 3, 10**15)), "no input is of class 4"),
     "from 1 on": (given(X, Y + 1), "no input is of class 0, and labels go up to 4"),
@@ -199,7 +211,7 @@ BROKEN = {
     "aux nan": (given(aux=(put(X, (3, 1), np.nan), Y)), "the aux inputs hold nan in row 3"),
     "test class": (
         given(test=(X + 7, Y + 1)),
-        "the test labels hold 4 in row 3, and no input of x",
+        "the test labels hold 4 in row 3 (counted from 0), and no input of x",
     ),
     "test length": (given(test=(X + 7, Y[:9])), "the test labels are (9,), and there are 40"),
     "test text": (
@@ -210,7 +222,11 @@ BROKEN = {
     "test numbers": (given(X, TEXTS, test=(X + 7, Y)), "the test labels are numbers, and the cl"),
     "test names": (given(X, Y, test=(X + 7, TEXTS)), "the test labels are texts, and the clients'"),
     "test known": (given(test=(X, Y)), "of 40 test inputs are training inputs", "is client"),
-    "aux known": (given(aux=(X, Y)), "of 40 aux inputs are training inputs", "row 0 of aux is cl"),
+    "aux known": (
+        given(aux=(X, Y)),
+        "of 40 aux inputs are training inputs",
+        "row 0 of aux, counted from 0, is cl",
+    ),
     "aux tested": (given(test=(X + 7, Y), aux=(X + 7, Y)), "40 of 40 aux inputs are test inputs"),
     "none left": (
         given(rows=[list(range(20)), list(range(20, 40))]),
@@ -290,10 +306,13 @@ BROKEN = {
     "no label": (from_csv(TABLE, None), "f.csv has no column None"),
     "no client column": (from_csv(TABLE, client="who"), "f.csv has no column 'who'"),
     "one for both": (from_csv(TABLE, client="k"), "label and client are both 'k'"),
-    "empty cell": (from_csv(TABLE.replace("\n3,", "\n,")), "an empty cell in row 3, column 'a'"),
+    "empty cell": (
+        from_csv(TABLE.replace("\n3,", "\n,")),
+        "an empty cell in row 3 (counted from 0, below the names), column 'a'",
+    ),
     "infinite": (
         from_csv(TABLE.replace("\n3,", "\ninf,")),
-        "no finite number in row 3, column 'a'",
+        "no finite number in row 3 (counted from 0, below the names), column 'a'",
     ),
     "no table": (lambda p: lb.clients.from_csv(p / "no.csv", label="k"), "cannot be read as CSV"),
     "empty table": (from_csv(""), "f.csv cannot be read as CSV (No columns to parse from file)"),
@@ -327,7 +346,10 @@ BROKEN = {
         from_hf(Columns(img=[np.ones(3), np.ones(4)], label=[0, 1])),
         "the column 'img' of the data set holds inputs of 2 shapes, as (3,) and (4,)",
     ),
-    "a text in a column": (from_hf(Columns(x=["a"] * 9, label=[0] * 9)), "row 0, holds str"),
+    "a text in a column": (
+        from_hf(Columns(x=["a"] * 9, label=[0] * 9)),
+        "row 0 (counted from 0), holds str",
+    ),
     "a gap in a column": (
         from_hf(Columns(img=[X[0], None], label=[0, 1])),
         "the data set has no 'img' in row 1",
@@ -352,12 +374,21 @@ BROKEN = {
     ),
     "an empty set": (from_torchvision([]), "the training data are empty"),
     "no length": (from_torchvision(iter([])), "the training data are list_iterator: expected"),
-    "triples": (from_torchvision([(1, 2, 3)]), "row 0 of the training data is tuple: expected"),
-    "its text": (from_torchvision([("a", 0)] * 9), "the training data, row 0, holds str"),
-    "fails": (from_torchvision(Failing()), "row 0 of the training data cannot be read (KeyError"),
+    "triples": (
+        from_torchvision([(1, 2, 3)]),
+        "row 0 (counted from 0) of the training data is tuple: expected",
+    ),
+    "its text": (
+        from_torchvision([("a", 0)] * 9),
+        "the training data, row 0 (counted from 0), holds str",
+    ),
+    "fails": (
+        from_torchvision(Failing()),
+        "row 0 (counted from 0) of the training data cannot be read (KeyError",
+    ),
     "its labels": (
         from_torchvision([(torch.ones(3), torch.ones(3))] * 9),
-        "row 0 of the training data has Tensor for a class",
+        "row 0 (counted from 0) of the training data has Tensor for a class",
     ),
 }
 
