@@ -9,7 +9,6 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
-from leakbench.base import terminal
 from leakbench.base.arguments import arguments_of, refuse_other_arguments
 from leakbench.base.errors import UsageError, among, suggestion
 from leakbench.base.lazy import torch
@@ -18,6 +17,7 @@ from leakbench.data import splits
 from leakbench.federation.input_range import InputRange, declared
 from leakbench.federation.task_data import Examples, TaskData, padded
 from leakbench.own import arrays, readers
+from leakbench.own.notes import note
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,9 +102,9 @@ class ClientData:
         self.data = TaskData(train, tested, granted, table, counts, _stand_for(train.y, parts))
         self.lies_in = self._range(mean, std, input_range, signal=signal)
         self._nothing_twice(test=test, aux=aux)
-        note = arrays.far_from_one(self._x)
-        if note:
-            terminal.say(f"leakbench: {note}")
+        large = arrays.far_from_one(self._x)
+        if large:
+            note(large)
         del self._x, self._y  # they are in ``data``
 
     # who holds what -------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ class ClientData:
         Raises:
             UsageError: there is no picture, or one cannot be read.
         """
-        return cls._read(readers.folder(folder, size, grey=grey), how)
+        return cls._read(str(folder), readers.folder(folder, size, grey=grey), how)
 
     @classmethod
     @arguments_of("leakbench.clients.unknown")
@@ -424,7 +424,7 @@ class ClientData:
         Raises:
             UsageError: it cannot be read, or there are no such arrays.
         """
-        return cls._read(readers.npz(file), how)
+        return cls._read(str(file), readers.npz(file), how)
 
     @classmethod
     @arguments_of("leakbench.clients.from_csv")
@@ -436,7 +436,7 @@ class ClientData:
         Raises:
             UsageError: it cannot be read, a column is not there, or a cell is empty.
         """
-        return cls._read(readers.csv(file, label, client), how)
+        return cls._read(str(file), readers.csv(file, label, client), how)
 
     @classmethod
     @arguments_of("leakbench.clients.from_hf")
@@ -457,7 +457,7 @@ class ClientData:
         Raises:
             UsageError: a column is not there, or does not hold equal inputs.
         """
-        return cls._read(readers.hugging_face(dataset, x, y, size), how)
+        return cls._read("the data set", readers.hugging_face(dataset, x, y, size), how)
 
     @classmethod
     @arguments_of("leakbench.clients.from_torchvision")
@@ -469,16 +469,31 @@ class ClientData:
         Raises:
             UsageError: inputs are of several shapes, or no tensors.
         """
-        return cls._read(readers.torchvision(train, test), how)
+        return cls._read("the data set", readers.torchvision(train, test), how)
 
     @classmethod
-    def _read(cls, found: dict[str, Any], how: dict[str, Any]) -> Self:
-        """From what a reader found; what is said in ``how`` goes before."""
+    def _read(cls, whose: str, found: dict[str, Any], how: dict[str, Any]) -> Self:
+        """From what a reader found in ``whose``; what is said in ``how`` goes before.
+
+        A line says what became of it: of what nobody chose, too.
+        """
+        done = found.pop("done", "")
         known = [*inspect.signature(cls).parameters][2:]  # without x and y
         refuse_other_arguments(CALLED, how, known)
         if "clients" in how or "split" in how:
             found.pop("rows", None)
-        return cls(**{**found, **how})
+        made = cls(**{**found, **how})
+        sizes, rule = made.data.sizes, how.get("split", "iid")
+        param = how.get("param", PARAM.get(rule))
+        held = f"dealt to {len(sizes)} clients by split={rule}"
+        held += "" if param is None else f", param={param:g}"
+        if "rows" in {**found, **how}:
+            held = f"those of {len(sizes)} clients"
+        note(
+            f"{whose}: {done}{sum(sizes)} examples are {held}, {len(made.data.test)} are tested and"
+            f" {len(made.data.aux)} auxiliary."
+        )
+        return made
 
 
 def _held(rows: Any, n: int) -> list[Tensor] | None:

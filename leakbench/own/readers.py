@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.base import terminal
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.raised import raised_text
 from leakbench.own.arrays import FROM_0, is_whole
+from leakbench.own.notes import note
 
 Size = int | tuple[int, int]
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
@@ -39,11 +39,9 @@ def folder(given: str | Path, size: Size, *, grey: bool) -> dict[str, Any]:
     train = next((inside[n] for n in TRAIN if n in inside), place)
     x, y = _pictures(train, size, grey=grey)
     if x.shape[1] == 3 and (x == x[:, :1]).all():
-        terminal.say(
-            "leakbench: all pictures are grey, and are read as three equal channels: say grey=True"
-            " for one."
-        )
+        note("all pictures are grey, and are read as three equal channels: say grey=True for one.")
     found: dict[str, Any] = {"x": x, "y": y}
+    found["done"] = f"pictures are brought to {x.shape[2]} x {x.shape[3]} pixels; "
     test = next((inside[n] for n in TEST if n in inside), None)
     if train != place and test is not None:
         found["test"] = _pictures(test, size, grey=grey)
@@ -167,7 +165,8 @@ def csv(given: str | Path, label: str, client: str) -> dict[str, Any]:
     kept = table.drop(columns=[label, *([client] if client else [])])
     if not kept.shape[1]:
         raise UsageError(f"{file} has no column beside {label!r}: expected some to learn from.")
-    for name in kept.select_dtypes(exclude=["number", "bool"]).columns:
+    texts = kept.select_dtypes(exclude=["number", "bool"]).columns
+    for name in texts:
         if kept[name].nunique() > MOST_TEXTS:
             raise UsageError(
                 f"{file} has {kept[name].nunique()} texts in column {name!r}, and each would be a"
@@ -176,6 +175,8 @@ def csv(given: str | Path, label: str, client: str) -> dict[str, Any]:
     wide = pd.get_dummies(kept, dtype=float).astype(float)
     spread = wide.std(ddof=0).replace(0.0, 1.0)
     found["x"] = ((wide - wide.mean()) / spread).to_numpy("float32")
+    several = f" (of {', '.join(map(str, texts))} one for each text)" if len(texts) else ""
+    found["done"] = f"{wide.shape[1]} columns{several} are standardised over all rows; "
     return found
 
 

@@ -1,5 +1,7 @@
 """Data of somebody's own from folders, files and other libraries: shapes, kinds, who holds what."""
 
+import multiprocessing
+
 import numpy as np
 import pytest
 import torch
@@ -88,6 +90,38 @@ def test_a_folder_with_what_is_tested_on(tmp_path, test):
     assert tested == {*expected(BYTES[20:], Y[20:])}
     assert len(data.aux[0]) == 2
     assert sum(data.data.sizes) == 18
+
+
+# what is said of it
+
+
+def test_a_line_says_what_nobody_chose(tmp_path, capsys):
+    lines = [f"{i},{'abc'[i % 3]},h{i % 2},{i % 2}" for i in range(N)]
+    (tmp_path / "t.csv").write_text("\n".join(["age,city,hospital,ill", *lines]))
+    lb.clients.from_csv(tmp_path / "t.csv", label="ill", client="hospital")
+    assert capsys.readouterr().err == (
+        f"leakbench: {tmp_path}/t.csv: 4 columns (of city one for each text) are standardised over"
+        " all rows; 24 examples are those of 2 clients, 3 are tested and 3 auxiliary.\n"
+    )
+    np.savez(tmp_path / "f.npz", x=BYTES, y=Y)
+    for more, said in (({}, "iid"), ({"split": "dir"}, "dir, param=0.5")):
+        lb.clients.from_npz(tmp_path / "f.npz", clients=2, **more)
+        told = f"f.npz: 24 examples are dealt to 2 clients by split={said}, 3 are tested and 3"
+        assert told in capsys.readouterr().err
+    lb.clients.from_folder(pictures(tmp_path / "p"), clients=3)
+    assert "p: pictures are brought to 32 x 32 pixels; 24 examples" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_process_that_works_for_another_says_nothing(tmp_path, capfd):
+    np.savez(tmp_path / "f.npz", x=BYTES, y=Y)
+    worker = multiprocessing.get_context("spawn").Process(
+        target=lb.clients.from_npz, args=(tmp_path / "f.npz",), kwargs={"clients": 2}
+    )
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 0
+    assert "examples" not in capfd.readouterr().err
 
 
 # arrays
