@@ -6,6 +6,7 @@ Zhu et al. 2019; Geiping et al. 2020.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -16,7 +17,7 @@ from attacks._inversion import labels as class_labels
 from attacks._inversion.conditions import conditions
 from attacks._inversion.victims import Victim, prototype, replayed, stand_in, started
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
-from leakbench.base import MethodError, torch
+from leakbench.base import MethodError, UsageError, torch
 from leakbench.federation import Defense
 from leakbench.metrics import (
     INVERSION_PRECISION,
@@ -170,7 +171,7 @@ class GradientInversion(Attack):
             return super().nothing_kept(run)
         return (
             "no probe was kept (what a client with one image would have sent; with BatchNorm there"
-            " is no such update): message=update reads the real ones"
+            f" is no such update){self._use(run, message='update')}"
         )
 
     def obstacle(self, run: Outline) -> str:
@@ -193,7 +194,7 @@ class GradientInversion(Attack):
         if probe and m.tells and covered(run.sent, "update"):
             return (
                 f"a probe is covered like an update, and the {m.tells} that would be sent beside it"
-                " in clear is not recorded: message=update reads the real ones"
+                f" in clear is not recorded{self._use(run, message='update')}"
             )
         fewest = _updates.fewest(run, probe=probe)
         if not fewest and probe:
@@ -206,7 +207,7 @@ class GradientInversion(Attack):
                 took = f"every update is of {fewest} local steps or more"
             return f"{took}, and {self._most(m)} at most are replayed"
         if self.engine == "breaching" and self.attacker == "joint":
-            return "breaching solves for images only: use attacker=naive"
+            return f"breaching solves for images only{self._use(run, attacker='naive')}"
         why = breaching.refusal(run, self, probe=probe) if self.engine == "breaching" else ""
         return why or ("" if self.prior == "none" else self._untaught(run))
 
@@ -215,11 +216,19 @@ class GradientInversion(Attack):
         if self.prior == "principal" and not covered(run.sent, "update"):
             return "no wrapper covers updates: what is sent exactly prior=none finds exactly"
         if self.engine in ("breaching", "lbfgs"):
-            return f"{self.engine} starts at random: use prior=none, or engine=auto or signed_adam"
+            return f"{self.engine} starts at random{self._use(run, prior='none')}"
         if not run.holds("aux_data"):
             return "the run holds no auxiliary data to train a decoder on"
         if run.auxiliary < priors.LEAST:
             return f"{run.auxiliary} auxiliary examples are too few: a decoder needs {priors.LEAST}"
+        return ""
+
+    def _use(self, run: Outline, **other: str) -> str:
+        """As in ": use prior=none", where this would fit with it; else empty."""
+        how = type(self).build({**self.parameters(), **other}, "attack gradient_inversion")
+        told = ", ".join(f"{k}={v}" for k, v in other.items())
+        with suppress(UsageError):  # it asks for what was not given
+            return "" if how.obstacle(run) else f": use {told}"
         return ""
 
     def _most(self, method: Defense) -> int:

@@ -191,7 +191,7 @@ class LabelInference(Attack):
         if self.source in READ_OFF and not models.gives_logits(run.module(), run.facts.shape):
             return (
                 f"what the last layer ({name}) gives are not the logits of what the network gives,"
-                " so that its bias says another class than was there: source=calibrated replays it"
+                " so that its bias says another class than was there"
             )
         if self.source == "moved" and last is not None and last.out_features == 1:
             return "one output stands for both classes, so that it moves names neither"

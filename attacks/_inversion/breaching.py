@@ -70,7 +70,7 @@ def refusal(run: Outline, how: PackageSettings, *, probe: bool) -> str:
     if len(run.facts.shape) != 3:
         return f"breaching takes images (C, H, W), and inputs are {tuple(run.facts.shape)}"
     if run.method.optimizer != "sgd":
-        return "breaching matches gradients, and a step of Adam is none: use engine=auto"
+        return "breaching matches gradients, and a step of Adam is none"
     if how.package != ANALYTIC:
         return ""
     if not probe and run.method.batch > 1:

@@ -53,7 +53,7 @@ def obstacle(run: Outline) -> str:
     if not reads or not models.gives_logits(run.module(), run.facts.shape):
         return (
             "the network does not end in a linear layer of class logits, so labels cannot be"
-            " inferred: use labels=given"
+            " inferred"
         )
     if models.tensor_of(name, "weight") in kept_names(run.method, run.module()):
         return f"the last layer ({name}) is not shared, so labels cannot be inferred"

@@ -73,7 +73,8 @@ class ReadyAttack:
         found = []
         for choice in variants([self.name]) if self.name in registry.names("attacks") else ():
             with contextlib.suppress(UsageError):  # it asks for what was not given
-                found += [] if choice._lacks(source) else [choice]
+                suited = choice.suited(source)
+                found += [] if suited._lacks(source) else [suited]
         return found
 
     def seconds(self, source: Source) -> float:
@@ -129,7 +130,9 @@ class ReadyAttack:
     def _changes(self) -> dict[str, Any]:
         fields = type(self.attack).model_fields
         values = self.attack.parameters().items()
-        return {k: v for k, v in values if v != fields[k].get_default()}
+        usual = {k: f.get_default() for k, f in fields.items()}
+        told = {k: list(v) if isinstance(v, tuple) else v for k, v in usual.items()}  # as JSON
+        return {k: v for k, v in values if v != told[k]}
 
 
 def build(name: str, params: dict[str, Any]) -> ReadyAttack:

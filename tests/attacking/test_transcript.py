@@ -554,7 +554,7 @@ def test_a_message_twice_and_vectors_of_two_lengths_are_refused():
     ("name", "params", "said"),
     [
         ("gradient_inversion", {"message": "update"}, "given no labels: write add"),
-        ("gradient_inversion", {"message": "probe"}, "no probe was kept .*: message=update reads"),
+        ("gradient_inversion", {"message": "probe"}, "no probe was kept .*: use message=update"),
         ("label_inference", {"source": "calibrated"}, r"no aux_data: write Transcript\(..., aux"),
         ("prototype_leakage", {}, "clients send the server no prototype"),
         ("exposure", {}, "no client sends the server features"),

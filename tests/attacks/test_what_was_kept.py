@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from helpers.own_loops import loop, watched
 from helpers.small_runs import TASK, again, plugged, trained
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -45,8 +46,30 @@ def test_of_a_run_without_probes_the_real_updates_are_attacked(tmp_path):
         found = api.attack(run, "gradient_inversion", **QUICK)
         assert read_sealed(found.path / "attack.json")["params"]["message"] == "update"
         assert api.score(run, "gradient_inversion", **QUICK).path == found.path
-        with pytest.raises(UsageError, match=r"no probe was kept .*: message=update reads"):
+        with pytest.raises(UsageError, match=r"no probe was kept .*: use message=update"):
             api.attack(run, "gradient_inversion", message="probe", **QUICK)
+
+
+@pytest.mark.parametrize("message", ["update", "probe"])
+def test_what_would_be_refused_as_well_is_not_recommended(tmp_path, message):
+    """Its updates are of ten steps, and an outside record has no probe."""
+    sgd = {"lr": 0.1, "batch": 1, "epochs": 1}
+    run = watched(tmp_path, lambda seen: loop(seen, 1, 1), sgd=sgd).run
+    said = {"update": "and 8 at most are replayed.", "probe": "there is no such update)."}
+    with pytest.raises(UsageError) as error:
+        api.attack(run, "gradient_inversion", message=message, **QUICK)
+    assert str(error.value).endswith(said[message])
+
+
+def test_what_is_recommended_fits(tmp_path):
+    run = watched(tmp_path, lambda seen: loop(seen, 1, 1)).run  # its updates are of three steps
+    with pytest.raises(UsageError) as error:
+        api.attack(run, "gradient_inversion", prior="principal", **QUICK)
+    first = "; what fits is gradient_inversion(attacker=naive, message=update) or"
+    assert first in str(error.value)
+    with pytest.raises(UsageError, match=r"no such update\): use message=update\.$"):
+        api.attack(run, "gradient_inversion", message="probe", **QUICK)
+    assert api.attack(run, "gradient_inversion", attacker="naive", message="update", **QUICK)
 
 
 def test_where_there_are_probes_nothing_changes(tmp_path):
