@@ -271,14 +271,15 @@ def test_the_papers_methods_train_on_it_and_learn(place, tmp_path, method):
         task="spoken-digits",
         task_params={**DIGITS, "clients": 3, "split": "iid", "width": 4, "evaluations": 10},
         params={"fraction": 1.0, "lr": 0.01} | ({"batch": 8} if method != "feddata" else {}),
-        rounds=8,
+        rounds=12,
         out=tmp_path / "runs",
     )
     assert run.meta["stand_in"] == "UrbanSound8K"
     assert run.meta["facts"]["sound"] == asdict(
         registry.load_plugin("tasks", "spoken-digits").sound
     )
-    assert run.table("utility.csv", ["value"])[-1]["value"] > 0.3  # chance is 0.1
+    late = [row["value"] for row in run.table("utility.csv", ["value"])][-5:]
+    assert np.mean(late) > 0.3  # chance is 0.1; one round's falls where the last bits of a sum do
 
 
 def test_the_official_digits_are_read_where_they_are(monkeypatch):
