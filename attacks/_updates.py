@@ -62,20 +62,68 @@ def shortest(view: View, *, probe: bool, most: int) -> list[Behind]:
     With the labels where the view grants them, else by the number of examples alone (knowledge
     "sizes").
     """
+    sent = view.messages("update", round=view.round, probe=probe)
+    known = _known(view, sent, probe=probe, most=most)
+    _, phase = min(((len(b.rows), b.message.phase) for b in known), default=(0, -1))
+    return [b for b in known if b.message.phase == phase]
+
+
+def before(view: View, b: Behind, most: int) -> list[Behind]:
+    """Updates that the sender of ``b`` made of the same examples in earlier rounds, oldest first.
+
+    Of a client that takes all it has in every step; of others none, for nobody can tell which of
+    their examples came again.
+    """
+    if not _of_all(view, b):
+        return []
+    sent = [m for m in view.messages("update", probe=False) if 0 < m.round < view.round]
+    own = [m for m in sent if m.sender == b.message.sender]
+    found = [o for o in _known(view, own, probe=False, most=most) if _of_all(view, o)]
+    alike = [o for o in found if (o.loss, o.sizes) == (b.loss, b.sizes)]
+    same = [o for o in alike if _same_labels(o.labels, b.labels)]
+    return sorted(same, key=lambda o: o.message.round)
+
+
+def _of_all(view: View, b: Behind) -> bool:
+    """Was each step behind it of all examples that its sender has, as they are?"""
+    m, method = b.message, view.loss_method()
+    made = {t.phase: t for t in trainings(method, m.round, last=view.last)}
+    whole = _takes_all(made[m.phase], b.sizes, method.batch)
+    return whole and m.probe is None and not view.facts.augmented
+
+
+def _takes_all(training: Training, sizes: Sequence[int], batch: int) -> bool:
+    """Was each step, of ``sizes``, of all examples that who trained has?
+
+    A step is, that is smaller than a batch; and that of an epoch of one step.
+    """
+    if training.steps:
+        return len(sizes) == 1 and sizes[0] < batch
+    return 0 < len(sizes) == training.epochs
+
+
+def _same_labels(y: Tensor | None, z: Tensor | None) -> bool:
+    """Are they the same labels, in whatever order?"""
+    if y is None or z is None:
+        return y is z
+    return torch.equal(y.sort().values, z.sort().values)
+
+
+def _known(view: View, sent: Sequence[Message], *, probe: bool, most: int) -> list[Behind]:
+    """Of the updates ``sent`` those of at most ``most`` local steps, and what made them."""
     method, known = view.loss_method(), []
-    made = trainings(method, view.round, last=view.last)
-    by_phase = {t.phase: t for t in made}
     told = "labels" in view.threat.knows
     labels = view.know("labels") if told else {}
     count = {k: len(y) for k, y in labels.items()} if told else view.know("sizes")
-    for m in view.messages("update", round=view.round, probe=probe):
+    for m in sent:
+        made = trainings(method, m.round, last=view.last)
         key = (m.sender, m.round, m.phase, m.probe)
         n = count.get(key, 0)  # none: it trained on nothing
         sizes = _sizes(method, made, m.phase, n, probe=probe)
         if 0 < len(sizes) <= most:
-            known.append(_behind(m, sizes, by_phase[m.phase], labels.get(key), view.facts))
-    _, phase = min(((len(b.rows), b.message.phase) for b in known), default=(0, -1))
-    return [b for b in known if b.message.phase == phase]
+            training = next(t for t in made if t.phase == m.phase)
+            known.append(_behind(m, sizes, training, labels.get(key), view.facts))
+    return known
 
 
 def _behind(
@@ -125,6 +173,17 @@ def fewest(run: Outline, *, probe: bool) -> int:
     for t, phase, examples in run.behind:
         steps.append(len(_sizes(method, trainings(method, t), phase, examples, probe=False)))
     return min((n for n in steps if n), default=0)
+
+
+def repeated(run: Outline, most: int) -> set[int]:
+    """The rounds of kept updates that ``before`` may find, of ``most`` local steps at most."""
+    method, out = run.method, set()
+    for t, phase, examples in run.behind if not run.facts.augmented else ():
+        made = trainings(method, t)
+        sizes = _sizes(method, made, phase, examples, probe=False)
+        of = [e for e in made if e.phase == phase and _takes_all(e, sizes, method.batch)]
+        out |= {t} if of and len(sizes) <= most else set()
+    return out
 
 
 def _sizes(

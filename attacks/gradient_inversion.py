@@ -58,6 +58,10 @@ class GradientInversion(Attack):
     ``prior`` = decoder: the attacker has images of its own, and learns from them the way back from
     the gradients of this very model, victim by victim; the searches start from what that makes of
     the victim's gradient (see ``attacks._inversion.priors``).
+
+    ``source`` = pooled: a client that takes all its examples in every step makes each round's
+    update of the same images, and these are sought that match all kept ones at once, each at the
+    model of its round. For SGD, and for losses that read nothing private that is solved for.
     """
 
     about: ClassVar[str] = "images from the gradient that an update is"
@@ -75,6 +79,7 @@ class GradientInversion(Attack):
         {"attacker": "joint"},
         {"attacker": "joint", "labels": "inferred"},
         {"attacker": "joint", "prior": "principal"},
+        {"attacker": "joint", "source": "pooled"},
     )
 
     attacker: Literal["naive", "joint"] = Field(
@@ -102,6 +107,13 @@ class GradientInversion(Attack):
         description=(
             "single-image updates, or the real ones; where no probe was kept and neither is asked"
             " for, the real ones"
+        ),
+    )
+    source: Literal["single", "pooled"] = Field(
+        "single",
+        description=(
+            "what is matched: an update alone, or with it those that its sender made of the same"
+            " examples in earlier rounds"
         ),
     )
     at: tuple[Literal["untrained", "early", "middle", "final"], ...] = Field(
@@ -162,9 +174,13 @@ class GradientInversion(Attack):
         return self.threat.model_copy(update={"knows": tuple(dict.fromkeys(knows))})
 
     def falls_to(self, run: Outline) -> dict[str, Any]:
-        """The real updates, where no probe was kept: BatchNorm has none, nor has a transcript."""
+        """The real updates, where no probe was kept: BatchNorm has none, nor has a transcript.
+
+        And where those of several rounds are matched, whose probes are of other images.
+        """
         chosen = "message" in self.model_fields_set
-        return {} if chosen or run.probes else {"message": "update"}
+        real = self.source == "pooled" or not run.probes
+        return {"message": "update"} if real and not chosen else {}
 
     def nothing_kept(self, run: Outline) -> str:
         if self.message == "update" or run.probes:
@@ -209,7 +225,23 @@ class GradientInversion(Attack):
         if self.engine == "breaching" and self.attacker == "joint":
             return f"breaching solves for images only{self._use(run, attacker='naive')}"
         why = breaching.refusal(run, self, probe=probe) if self.engine == "breaching" else ""
+        why = why or (self._unpooled(run) if self.source == "pooled" else "")
         return why or ("" if self.prior == "none" else self._untaught(run))
+
+    def _unpooled(self, run: Outline) -> str:
+        """Why no other update is of the same images; empty where some may be."""
+        if self.message == "probe":
+            return f"each round's probe is of another image{self._use(run, message='update')}"
+        if self.engine == "breaching" or self.prior == "principal":
+            return f"what is asked for reads one update alone{self._use(run, source='single')}"
+        if run.method.optimizer != "sgd":
+            return "steps of Adam are matched one round at a time"
+        if len(_updates.repeated(run, self.local_steps)) < 2:
+            return (
+                "no client takes all its examples in every step, or only one round of it was kept,"
+                " so no two updates are known to be of the same images"
+            )
+        return ""
 
     def _untaught(self, run: Outline) -> str:
         """Why there can be no decoder; empty where there can."""
@@ -340,7 +372,17 @@ class GradientInversion(Attack):
             private = {k: stand_in(view, b.message, k, v) for k, v in unknown.items()}
             joint = self.attacker == "joint"
             free = [k for k, v in private.items() if joint and v.is_floating_point()]
-            out.append(Victim(view, b, y, private, free, seed))
+            alike = [] if free or self.source == "single" else self._alike(view, b, y, seed)
+            out.append(Victim(view, b, y, private, free, seed, alike))
+        return out
+
+    def _alike(self, view: View, b: _updates.Behind, y: Tensor, seed: int) -> list[Victim]:
+        """The same client in earlier rounds, with the same examples."""
+        out = []
+        for o in _updates.before(view, b, self._most(view.loss_method())):
+            unknown = started(replayed(view, o, seed, torch.float32), y)
+            private = {k: stand_in(view, o.message, k, v) for k, v in unknown.items()}
+            out.append(Victim(view, o, y, private, (), seed))
         return out
 
     def _kept(self, view: View, victim: Victim, verdict: check.Kept) -> Guess:

@@ -29,6 +29,8 @@ class CostSettings(Settings, Protocol):
     def message(self) -> str: ...
     @property
     def prior(self) -> str: ...
+    @property
+    def source(self) -> str: ...
 
 
 def seconds(run: Outline, how: CostSettings) -> float:
@@ -47,4 +49,5 @@ def seconds(run: Outline, how: CostSettings) -> float:
     if how.prior == "decoder":  # of simple gradients, a third of the operations each
         count = min(priors.COUNT, run.auxiliary)
         taught = len(priors.NEAR) * (count * once / 3 + priors.SOLVED)
-    return 2 * searches * how.steps * once + taught
+    together = len(run.stages) if how.source == "pooled" else 1
+    return 2 * searches * how.steps * once * together + taught

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 class Stack:
     """Victims of one kind, one after another in every tensor: (V, ...).
 
-    What all of them read alike (the model of the round) is kept once.
+    What all of them read alike (the model of the round) is kept once. ``beside``: stacks of their
+    other updates, of other rounds, by the same images.
     """
 
     def __init__(self, victims: Sequence[Victim], dtype: torch.dtype) -> None:
         self.victims, self.dtype = tuple(victims), dtype
         replays = [v.replay(dtype) for v in victims]
         self.first, self.facts = replays[0], replays[0].facts
+        others = zip(*(v.beside for v in victims), strict=True)
+        self.beside = [Stack(same, dtype) for same in others]
         self._lies = self.facts.input_range
         self.labels = torch.stack([v.labels for v in victims])
         together = stacked([r.observed() for r in replays])
@@ -82,10 +85,15 @@ class Stack:
         """1 - cosine of each victim's gradient and the one that was sent, (V,), in [0, 2].
 
         Half the squared distance of the unit vectors, which keeps its digits where the cosine has
-        none left. The direction alone: matching it gives away one equation of thousands, and makes
-        clipping harmless to the attacker. Of steps of Adam that tell signs what ``Signs`` or
-        ``Directions`` say.
+        none left; the mean over a victim's updates. The direction alone: matching it gives away one
+        equation of thousands, and makes clipping harmless to the attacker. Of steps of Adam that
+        tell signs what ``Signs`` or ``Directions`` say.
         """
+        own = self._mismatch(x, free)
+        others = [stack.mismatch(x, free) for stack in self.beside]
+        return torch.stack([own, *others]).mean(0) if others else own
+
+    def _mismatch(self, x: Tensor, free: Mapping[str, Tensor]) -> Tensor:
         made = self.gradient(x, free)
         if self._signs:
             return self._signs.apart(made)

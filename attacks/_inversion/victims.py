@@ -45,6 +45,7 @@ class Victim:
         private: the loss's private inputs, each with a value: a stand-in, or where a search starts.
         free: the names of those that are solved for, with the images.
         seed: of the dice that stand for the victim's own.
+        beside: other updates by the same examples, which are matched together with this one.
     """
 
     def __init__(
@@ -55,9 +56,11 @@ class Victim:
         private: Mapping[str, Tensor],
         free: Sequence[str],
         seed: int,
+        beside: Sequence[Victim] = (),
     ) -> None:
         self.view, self.behind, self.labels = view, behind, labels
         self.private, self.free, self.seed = dict(private), tuple(free), seed
+        self.beside = tuple(beside)
         self.shape = (len(labels), *view.facts.shape)
         self.by_signs = False  # is a candidate held against the signs of the update, not numbers?
         self._replays: dict[torch.dtype, Replay] = {}
@@ -108,7 +111,8 @@ class Victim:
         adam = self.replay(torch.float32).adam
         rough = adam is not None and adam.rough  # a clipped step of Adam is read in another way
         behind, read = self.behind, (rough, self.paired, self.by_signs, m.sparse)
-        return (behind.rows, behind.loss, self.shape, inputs, self.free, names, *read)
+        beside = len(self.beside)
+        return (behind.rows, behind.loss, self.shape, inputs, self.free, names, beside, *read)
 
 
 def replayed(view: View, behind: Behind, seed: int, dtype: torch.dtype) -> Replay:
