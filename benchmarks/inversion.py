@@ -5,7 +5,8 @@
     python benchmarks/inversion.py sides [file.md]
         how many victims side by side pay
     python benchmarks/inversion.py engines [file.md]
-        every engine at equal processor time, three seeds of images and weights
+        every engine at equal processor time, ten seeds of images and weights; LeakPro's, too, where
+        it can be imported
     python benchmarks/inversion.py others [file.md]
         the package's other attacks beside the two that can be chosen
 
@@ -16,6 +17,7 @@ runs on the machine meets all alike; times are of the processor, with wall time 
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import statistics
@@ -26,6 +28,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+import leakpro_inversion
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
@@ -33,6 +36,7 @@ from torch.nn import functional as F
 
 from attacks import _updates
 from attacks._inversion import breaching, check, engines, signed_adam
+from attacks._inversion.ends import measured
 from attacks._inversion.stack import Stack
 from attacks._inversion.victims import Candidate, Victim
 from attacks.gradient_inversion import GradientInversion
@@ -73,6 +77,7 @@ ROWS = (
     ("cnn", 8, 4, 200),
     ("resnet8", 16, 1, 150),
     ("resnet8", 16, 4, 150),
+    ("resnet18", 64, 1, 100),
 )
 SEEDS = range(10)
 
@@ -133,18 +138,31 @@ def victims(
     return [Victim(view, b, b.labels, {}, (), i) for i, b in enumerate(behind)], truth
 
 
-def search(engine: str, some: Sequence[Victim], how: How) -> list[list[Candidate]]:
-    """Candidates of ``some`` victims by one of our engines or of the package's attacks."""
+def search(
+    engine: str, some: Sequence[Victim], truth: Sequence[Tensor], how: How
+) -> list[list[Candidate]]:
+    """Candidates of ``some`` victims by one of our engines or of a package's attacks."""
     dice = torch.Generator().manual_seed(0)
+    if engine in leakpro_inversion.ATTACKS:
+        return [[by_leakpro(engine, v, x, how)] for v, x in zip(some, truth, strict=True)]
     if engine in PACKAGES:
         return breaching.search(some, replace(how, package=engine), dice)
     return engines.search(some, how, engine, dice)
 
 
+def by_leakpro(engine: str, victim: Victim, true: Tensor, how: How) -> Candidate:
+    """Where its search ended, which makes the update of the ``true`` images itself."""
+    replay = victim.replay(torch.float32)
+    net = copy.deepcopy(replay.module)
+    net.load_state_dict(replay.inbox["model"], strict=False)
+    x = leakpro_inversion.search(engine, net, true, victim.labels, how.steps)
+    return measured(victim, x, {}, engine, 0)
+
+
 def timed(engine: str, some: Sequence[Victim], truth: Sequence[Tensor], how: How) -> Spent:
     """One search of ``some`` victims, timed; kept is what the attack keeps."""
     wall, processor = time.perf_counter(), time.process_time()
-    found = search(engine, some, how)
+    found = search(engine, some, truth, how)
     if DEVICE == "cuda":
         torch.cuda.synchronize()
     spent = Spent(time.process_time() - processor, time.perf_counter() - wall, [])
@@ -364,7 +382,8 @@ def table() -> list[str]:
     lines += ["`auto` has one start and as many steps as said; the others have as many as take the"]
     lines += ["same time of the processor (seconds a victim in brackets). Mean PSNR in dB over ten"]
     lines += ["seeds of images and weights, with its 95 % interval. Grey: an image of 0.5.", ""]
-    names = ("lbfgs", *PACKAGES, "auto")
+    theirs = leakpro_inversion.ATTACKS if leakpro_inversion.found() else ()
+    names = ("lbfgs", *PACKAGES, *theirs, "auto")
     lines += ["| net, batch | steps | victims | grey | " + " | ".join(names) + " |"]
     lines += ["|" + "---|" * (len(names) + 4)]
     for *case, steps in ROWS:

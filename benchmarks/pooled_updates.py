@@ -1,17 +1,18 @@
-"""What covers one update does not cover what all of them come to: prototypes and codewords.
+"""What covers one update does not cover what all of them come to: labels, prototypes, codewords.
 
 python benchmarks/pooled_updates.py RUNS [results/pooled-updates.md] [--seeds 3] [--rounds 100]
 
-Runs on `digits` (ten clients, five in a round, an MLP) of methods that send nothing but updates,
-which are summed, or noised; attacked at the last round by who reads single updates, and by who
-listens to every round. Runs lie in RUNS and are trained where they are not there yet; what was
-guessed of each lies beside them. With a file the table is also written there, with command and
-commit.
+Runs on `digits` and, where LEAKBENCH_DATA holds it, on `cifar10` (ten clients, five in a round) of
+methods that send nothing but updates, which are summed, or noised; attacked at the last round by
+who reads single updates, and by who listens to every round. Runs lie in RUNS and are trained where
+they are not there yet. With a file the table is also written there, with command and commit.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,9 @@ from leakbench.record.recording import Recording
 from leakbench.scoring.truth import Truth
 from leakbench.statistics import pool
 
-TASK = {"model": "mlp", "width": 32, "dim": 32, "evaluations": 10}
+DIGITS = {"model": "mlp", "width": 32, "dim": 32, "evaluations": 10}
+CIFAR10 = {"model": "lenet", "width": 12, "dim": 64, "per_client": 500, "evaluations": 10}
+MIXED = {"split": "dir", "split_param": 0.5}  # labels are nothing to tell where each has one class
 COVERED: dict[str, tuple[str, dict[str, Any]]] = {
     "`secure_sum`": ("secure_sum", {}),
     "`clip_noise` 0.03": ("clip_noise", {"noise": 0.03}),
@@ -35,19 +38,32 @@ COVERED: dict[str, tuple[str, dict[str, Any]]] = {
 SELECT = ("random", "round_robin")
 PROTOTYPES = (metrics.P_LEAK, metrics.PROTOTYPE_COSINE)
 CODEWORDS = (metrics.P_LEAK, metrics.RECOVERED)
+LABELS = (metrics.LABEL_OVERLAP, metrics.LABEL_SET)
 METHODS: dict[str, tuple[str, tuple[Metric, ...]]] = {
+    "fedavg": ("label_inference", LABELS),
     "own_prototypes": ("prototype_from_update", PROTOTYPES),
     "fixed_prototypes": ("prototype_from_update", PROTOTYPES),
     "feduv": ("codeword_from_update", CODEWORDS),
 }
-ALONE = {"prototype_from_update": {}, "codeword_from_update": {"together": False}}
-TITLES = {"p_leak": "P_leak", "prototype_cosine": "cosine", "recovered": "decoded whole"}
+ALONE = {
+    "label_inference": {"source": "calibrated"},
+    "prototype_from_update": {},
+    "codeword_from_update": {"together": False},
+}
+TITLES = {
+    "label_overlap": "overlap",
+    "label_set": "set named",
+    "p_leak": "P_leak",
+    "prototype_cosine": "cosine",
+    "recovered": "decoded whole",
+}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A method under a wrapper, and how a round's clients are chosen."""
+    """A method on a task under a wrapper, and how a round's clients are chosen."""
 
+    task: str
     method: str
     cover: str
     select: str
@@ -56,8 +72,9 @@ class Case:
         """The folder of a run, that of a seed trained before where there is one."""
         run = api.train(
             self.method,
+            task=self.task,
             params={"fraction": 0.5, "select": self.select},
-            task_params=TASK,
+            task_params=self.split,
             wrappers=[COVERED[self.cover]],
             rounds=rounds,
             seed=seed,
@@ -66,6 +83,11 @@ class Case:
             record=Policy(probes=0),
         )
         return run.path
+
+    @property
+    def split(self) -> dict[str, Any]:
+        usual = DIGITS if self.task == "digits" else CIFAR10
+        return {**usual, **MIXED} if self.method == "fedavg" else usual
 
     def row(self, folders: Sequence[Path]) -> list[str]:
         """Of each metric of the method a line of the table."""
@@ -85,7 +107,7 @@ class Case:
                     told[1] and told[1][0],
                 )
             )
-            about = f"{self.method} | {self.cover} | {self.select}"
+            about = f"{self.task} | {self.method} | {self.cover} | {self.select}"
             title = TITLES[metric.meaning.name]
             lines.append(f"| {about} | {title} | {blind} | {alone} | {pooled} |")
         return lines
@@ -132,16 +154,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     args = parser.parse_args()
     lines = [
-        "| method | wrapper | select | number | blind guess | single update | all rounds |",
-        "|---|---|---|---|---|---|---|",
+        "| task | method | wrapper | select | number | blind guess | single update | all rounds |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for method in METHODS:
-        for cover in COVERED:
-            for select in SELECT:
-                case = Case(method, cover, select)
-                folders = [case.trained(args.runs, seed, args.rounds) for seed in range(args.seeds)]
-                lines += case.row(folders)
-                print("\n".join(lines[-2:]), flush=True)
+    tasks = ["digits", *(["cifar10"] if "LEAKBENCH_DATA" in os.environ else [])]
+    for about in itertools.product(tasks, METHODS, COVERED, SELECT):
+        case = Case(*about)
+        folders = [case.trained(args.runs, seed, args.rounds) for seed in range(args.seeds)]
+        lines += case.row(folders)
+        print("\n".join(lines[-2:]), flush=True)
     if args.out:
         commit, dirty = provenance.source()
         more = " with changes" if dirty else ""
@@ -151,12 +172,15 @@ def main() -> None:
 
 
 ABOUT = (
-    "`digits`, ten clients of one class each, five in a round of one step; last round; clients of",
-    "all seeds with 95 % intervals and, in parentheses, n. Single update: `prototype_from_update`,",
-    "`codeword_from_update together=false`; all rounds: `source=pooled`. A dash: the attack does",
-    "not fit. Under `secure_sum` there is no single update; and in a round robin of two halves the",
-    "same five always take part together, so that nobody is told apart. Cosine: to the client's",
-    "own prototype; trained ones without a negative term lie near each other.",
+    "`digits` with an MLP, `cifar10` with LeNet and 500 images of each class; ten clients, five in",
+    "a round of one step. FedAvg's clients hold several classes (Dirichlet, .5), all others' one.",
+    "Last round; clients of all seeds with 95 % intervals and, in parentheses, n. Single update:",
+    "`label_inference source=calibrated`, `prototype_from_update`, `codeword_from_update",
+    "together=false`; all rounds: `source=pooled`. Overlap: of the true shares of the classes with",
+    "those guessed. A dash: the attack does not fit. Under `secure_sum` there is no single update;",
+    "and in a round robin of two halves the same five always take part together, so that nobody is",
+    "told apart. Cosine: to the client's own prototype; trained ones without a negative term lie",
+    "near each other.",
 )
 
 
