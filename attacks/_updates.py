@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Rows = tuple[tuple[int, ...], ...]
+TOGETHER = 12  # updates of the same examples that are read at once, at most
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ def shortest(view: View, *, probe: bool, most: int) -> list[Behind]:
 def before(view: View, b: Behind, most: int) -> list[Behind]:
     """Updates that the sender of ``b`` made of the same examples in earlier rounds, oldest first.
 
-    Of a client that takes all it has in every step; of others none, for nobody can tell which of
-    their examples came again.
+    The newest of them, ``TOGETHER`` with ``b``. Of a client that takes all it has in every step; of
+    others none, for nobody can tell which of their examples came again.
     """
     if not _of_all(view, b):
         return []
@@ -81,7 +82,7 @@ def before(view: View, b: Behind, most: int) -> list[Behind]:
     found = [o for o in _known(view, own, probe=False, most=most) if _of_all(view, o)]
     alike = [o for o in found if (o.loss, o.sizes) == (b.loss, b.sizes)]
     same = [o for o in alike if _same_labels(o.labels, b.labels)]
-    return sorted(same, key=lambda o: o.message.round)
+    return sorted(same, key=lambda o: o.message.round)[1 - TOGETHER :]
 
 
 def _of_all(view: View, b: Behind) -> bool:

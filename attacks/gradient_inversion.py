@@ -80,6 +80,7 @@ class GradientInversion(Attack):
         {"attacker": "joint", "labels": "inferred"},
         {"attacker": "joint", "prior": "principal"},
         {"attacker": "joint", "source": "pooled"},
+        {"attacker": "joint", "prior": "principal", "source": "pooled"},
     )
 
     attacker: Literal["naive", "joint"] = Field(
@@ -232,14 +233,14 @@ class GradientInversion(Attack):
         """Why no other update is of the same images; empty where some may be."""
         if self.message == "probe":
             return f"each round's probe is of another image{self._use(run, message='update')}"
-        if self.engine == "breaching" or self.prior == "principal":
-            return f"what is asked for reads one update alone{self._use(run, source='single')}"
+        if self.engine == "breaching":
+            return f"breaching reads one update alone{self._use(run, source='single')}"
         if run.method.optimizer != "sgd":
             return "steps of Adam are matched one round at a time"
         if len(_updates.repeated(run, self.local_steps)) < 2:
             return (
-                "no client takes all its examples in every step, or only one round of it was kept,"
-                " so no two updates are known to be of the same images"
+                "no two kept updates are known to be of the same images: they are, of a client that"
+                " has less than a batch, or trains by epochs of one step"
             )
         return ""
 

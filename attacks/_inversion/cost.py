@@ -49,5 +49,6 @@ def seconds(run: Outline, how: CostSettings) -> float:
     if how.prior == "decoder":  # of simple gradients, a third of the operations each
         count = min(priors.COUNT, run.auxiliary)
         taught = len(priors.NEAR) * (count * once / 3 + priors.SOLVED)
-    together = len(run.stages) if how.source == "pooled" else 1
+    rounds = {t for t, _, _ in run.behind} if how.source == "pooled" else {run.rounds}
+    together = min(len(rounds), _updates.TOGETHER)
     return 2 * searches * how.steps * once * together + taught

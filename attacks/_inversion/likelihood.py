@@ -2,9 +2,10 @@
 
 An exact match of a noised gradient matches the noise. What is sent is c g(x) + noise, of a Gaussian
 of any level and a scale c that clipping changes; with both profiled out, minus the log-likelihood
-of images x is P/2 log(1 - cos²) of P numbers. The prior is Gaussian: around the class mean of the
-auxiliary images, along their principal components within classes. So a search begins at the blind
-guess, and leaves it as far as the update speaks for it.
+of images x is P/2 log(1 - cos²) of P numbers; of several updates by the same images, their sum, in
+which noise cancels that was drawn anew for each. The prior is Gaussian: around the class mean of
+the auxiliary images, along their principal components within classes. So a search begins at the
+blind guess, and leaves it as far as the update speaks for it.
 """
 
 from __future__ import annotations
@@ -59,15 +60,17 @@ def search(
     """
     stack = Stack([victim], torch.float64)
     mean, ways = (t.to(stack.first.device) for t in components(victim, aux))
-    numbers = sum(int((t != 0).sum()) for t in stack.target.values())
+    counts = [_numbers(one) for one in (stack, *stack.beside)]
 
     def images(z: Tensor) -> Tensor:
         return mean + (z.view(len(mean), -1) @ ways.flatten(1)).view_as(mean)
 
     def unlikely(z: Tensor) -> Tensor:
-        apart = stack.mismatch(images(z)[None], {})[0]
-        missed = (apart * (2 - apart)).clamp(min=ROUNDING)  # 1 - cos²
-        return (0.5 * numbers * missed.log() + 0.5 * z.square().sum()) / numbers
+        told = z.new_zeros(())
+        for count, off in zip(counts, stack.mismatches(images(z)[None], {}), strict=True):
+            missed = (off[0] * (2 - off[0])).clamp(min=ROUNDING)  # 1 - cos²
+            told = told + 0.5 * count * missed.log()
+        return (told + 0.5 * z.square().sum()) / sum(counts)
 
     found = []
     for r in range(restarts):
@@ -77,6 +80,11 @@ def search(
         private = {k: victim.private[k].double() for k in victim.free}
         found.append((float(unlikely(z)), r, measured(victim, images(z), private, ENGINE, r)))
     return [made for _, _, made in sorted(found, key=lambda one: one[:2])]
+
+
+def _numbers(stack: Stack) -> int:
+    """How many numbers its victims' updates tell."""
+    return sum(int((t != 0).sum()) for t in stack.target.values())
 
 
 def judge(victim: Victim, found: Sequence[Candidate]) -> Kept:

@@ -89,9 +89,11 @@ class Stack:
         equation of thousands, and makes clipping harmless to the attacker. Of steps of Adam that
         tell signs what ``Signs`` or ``Directions`` say.
         """
-        own = self._mismatch(x, free)
-        others = [stack.mismatch(x, free) for stack in self.beside]
-        return torch.stack([own, *others]).mean(0) if others else own
+        return torch.stack(self.mismatches(x, free)).mean(0)
+
+    def mismatches(self, x: Tensor, free: Mapping[str, Tensor]) -> list[Tensor]:
+        """The same of each of a victim's updates, (V,) each, its own first."""
+        return [self._mismatch(x, free), *(stack._mismatch(x, free) for stack in self.beside)]
 
     def _mismatch(self, x: Tensor, free: Mapping[str, Tensor]) -> Tensor:
         made = self.gradient(x, free)

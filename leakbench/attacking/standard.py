@@ -62,6 +62,7 @@ MEMBERS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("gradient_inversion", {"attacker": "joint", "labels": "inferred"}),
     ("gradient_inversion", {"attacker": "joint", "prior": "principal"}),
     ("gradient_inversion", {"attacker": "joint", "source": "pooled"}),
+    ("gradient_inversion", {"attacker": "joint", "prior": "principal", "source": "pooled"}),
 )
 
 

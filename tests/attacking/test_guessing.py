@@ -42,6 +42,10 @@ CHEAP = {
     "context": {"samples": 30, "draws": 2, "at": ["final"]},
 }
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1}
+POOLED = ("gradient_inversion", "pooled")
+# Of fewer examples than a batch, so that every round's update is of the same.
+FEW = {"task_params": {**TASK, "clients": 4, "split": "iid", "mean_local_size": 4}}
+FEW |= {"params": {"optimizer": "sgd", "steps": 1, "epochs": 0, "fraction": 1.0}}
 CAPTIONS = {"clients": 4, "width": 8, "vocabulary": 40, "least": 1, "length": 10, "evaluations": 10}
 CAPTIONS |= {"model": "captioner", "weights": "", "frozen_encoder": False}
 FEDAA = {"epochs": 1, "examples": 2, "hidden": 4, "search_steps": 2, "identifier_epochs": 1}
@@ -49,8 +53,9 @@ FEDAA = {"epochs": 1, "examples": 2, "hidden": 4, "search_steps": 2, "identifier
 
 def settings():
     """Every registered attack in each setting that is run unasked, as small as it goes."""
+    real = {"message": "update"}  # what is chosen where updates of several rounds are matched
     return [
-        (name, {**CHEAP.get(name, {}), **v})
+        (name, {**CHEAP.get(name, {}), **v, **(real if (name, v.get("source")) == POOLED else {})})
         for name in registry.names("attacks")
         for v in registry.load_plugin("attacks", name).variants
     ]
@@ -60,7 +65,7 @@ def settings():
 def runs(tmp_path_factory):
     """Two runs of FedGN that differ in their seed alone, and two that share features, one of them
     with a marker planted, FedAA on classes and on captions, FedUV, FedHide, FedMetric, FedGen, and
-    updates under noise.
+    updates under noise, and of clients with few examples.
     """
     out = tmp_path_factory.mktemp("runs")
     write_flickr8k(out / "data", images=60)
@@ -90,6 +95,8 @@ def runs(tmp_path_factory):
             ),
             "feduv": trained(out, "feduv", 2),
             "noised": trained(out, "fedavg", wrappers=[("clip_noise", {"noise": 0.1})]),
+            "few": trained(out, "fedavg", 3, **FEW),
+            "few, noised": trained(out, "fedavg", 3, **FEW, wrappers=[("clip_noise", {})]),
             "fedhide": trained(out, "fedhide", 3, params={"k": 3}),
             "fedmetric": trained(out, "fedmetric", 3),
             "covered": trained(out, "own_prototypes", 3, wrappers=[("clip_noise", {})]),
@@ -373,7 +380,7 @@ def test_which_attacks_are_planned_and_which_do_not_fit(runs):
     assert fitting == [(c.name, c.apart()) for c in planned]
     assert (
         "gradient_inversion",
-        {"attacker": "naive", "labels": "given", "prior": "none"},
+        {"attacker": "naive", "labels": "given", "source": "single", "prior": "none"},
     ) in fitting
     assert ("prototype_averaging", {"window": 20}) in fitting
     assert set(choices.Fits().unfit(runs["fedgn"])) >= {"distance_correlation", "decoder"}
