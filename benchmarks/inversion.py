@@ -28,8 +28,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-import leakpro_inversion
 import torch
+from leakpro_inversion import LEAKPRO, has_leakpro, leakpro_images
 from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn import functional as F
@@ -143,7 +143,7 @@ def search(
 ) -> list[list[Candidate]]:
     """Candidates of ``some`` victims by one of our engines or of a package's attacks."""
     dice = torch.Generator().manual_seed(0)
-    if engine in leakpro_inversion.ATTACKS:
+    if engine in LEAKPRO:
         return [[by_leakpro(engine, v, x, how)] for v, x in zip(some, truth, strict=True)]
     if engine in PACKAGES:
         return breaching.search(some, replace(how, package=engine), dice)
@@ -155,7 +155,7 @@ def by_leakpro(engine: str, victim: Victim, true: Tensor, how: How) -> Candidate
     replay = victim.replay(torch.float32)
     net = copy.deepcopy(replay.module)
     net.load_state_dict(replay.inbox["model"], strict=False)
-    x = leakpro_inversion.search(engine, net, true, victim.labels, how.steps)
+    x = leakpro_images(engine, net, true, victim.labels, how.steps)
     return measured(victim, x, {}, engine, 0)
 
 
@@ -382,7 +382,7 @@ def table() -> list[str]:
     lines += ["`auto` has one start and as many steps as said; the others have as many as take the"]
     lines += ["same time of the processor (seconds a victim in brackets). Mean PSNR in dB over ten"]
     lines += ["seeds of images and weights, with its 95 % interval. Grey: an image of 0.5.", ""]
-    theirs = leakpro_inversion.ATTACKS if leakpro_inversion.found() else ()
+    theirs = LEAKPRO if has_leakpro() else ()
     names = ("lbfgs", *PACKAGES, *theirs, "auto")
     lines += ["| net, batch | steps | victims | grey | " + " | ".join(names) + " |"]
     lines += ["|" + "---|" * (len(names) + 4)]

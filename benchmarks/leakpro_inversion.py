@@ -18,19 +18,19 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from leakbench.base import dice
 
-ATTACKS = ("leakpro-inverting", "leakpro-huang")
+LEAKPRO = ("leakpro-inverting", "leakpro-huang")
 
 
-def found() -> bool:
+def has_leakpro() -> bool:
     """Is it there?"""
     return importlib.util.find_spec("leakpro") is not None
 
 
-def search(name: str, net: nn.Module, x: Tensor, y: Tensor, steps: int) -> Tensor:
+def leakpro_images(name: str, net: nn.Module, x: Tensor, y: Tensor, steps: int) -> Tensor:
     """The images (B, C, H, W), on [0, 1], that attack ``name`` finds of the gradient of (x, y).
 
     Args:
-        name: one of ``ATTACKS``.
+        name: one of ``LEAKPRO``.
         net: as the client received it; on a processor.
         x: the true images (B, C, H, W), on [0, 1].
         y: their classes (B,).
