@@ -411,10 +411,8 @@ class TestGradientInversion:
 
     def test_several_epochs_are_no_gradient(self, tmp_path):
         run = trained(tmp_path, second_epochs=2)
-        assert (
-            choices.Fits().unfit(load(run.path))["gradient_inversion"]
-            == "the update is not a single step, so it is no gradient"
-        )
+        why = choices.Fits().unfit(load(run.path))["gradient_inversion"]
+        assert why.startswith("the update is not a single step, so it is no gradient")
 
     def test_of_single_steps_the_first_trainings_updates_are_inverted(self, tmp_path):
         run = trained(tmp_path, steps=1, epochs=10, batch=2, identifier=False)
