@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from attacks._class_presence import named_shares
 from attacks._disaggregation import TURNS, heard, pull, rounds_read, sent, trusted, weights_of
 from leakbench import models
 from leakbench.attacking import Outline, Replay, View
 from leakbench.base import MethodError, torch
-from leakbench.federation import Batch, Examples, trainings
+from leakbench.federation import Batch, Examples, party, trainings
 from leakbench.record import Message
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ STEPS = 3000  # of a descent, at most
 STILL = 1e-9  # of the shares' length: a step below is none
 POWERS = 50  # turns by which the largest curvature is found
 STEEPER = 1.1  # times what they find, which is a little less
+NEAR = 1e-6  # of a class's own product, that two classes differ by at least
 SPEED = 4e10  # operations in a second
-FAINT = 0.02  # a share below is none
+MANY = 100  # examples of a client that does not say how many it has
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ def pooled(view: View, rng: torch.Generator) -> dict[int, Tensor]:
     Of a client of whom nothing is told those of all together; {} where nothing is told of anybody.
     """
     known, who = list(equations(view, rng)), heard(view)
-    return pooled_of(known, who) if known else {}
+    counts = [m for m in view.messages("count") if bool(m.payload.isfinite().all())]
+    sizes = {party(m.sender): round(float(m.payload)) for m in counts}
+    return pooled_of(known, who, sizes) if known else {}
 
 
 def seconds(run: Outline) -> float:
@@ -72,16 +76,21 @@ def seconds(run: Outline) -> float:
     return 2 * rounds_read(run) * (0.015 + run.facts.classes * step)
 
 
-def pooled_of(known: Sequence[Equation], who: Sequence[int]) -> dict[int, Tensor]:
-    """The same of the clients ``who``, among whom are all that an equation is about."""
-    found = solved(weights_of([e.parts for e in known], who), known)
-    told = found.any(1, keepdim=True)
-    held = torch.where(told, found, found.sum(0))
-    if not bool(held.any()):
+def pooled_of(
+    known: Sequence[Equation], who: Sequence[int], sizes: Mapping[int, int] | None = None
+) -> dict[int, Tensor]:
+    """The same of the clients ``who``, among whom are all that an equation is about.
+
+    ``sizes``: how many examples they have, of those of whom that is known.
+    """
+    weights = weights_of([e.parts for e in known], who)
+    found, error = solved(weights, known)
+    if not bool(found.any()):
         return {}
-    held = held / held.sum(1, keepdim=True)
-    clear = torch.where(held < min(FAINT, 1 / held.shape[1]), 0.0, held)
-    return dict(zip(who, clear / clear.sum(1, keepdim=True), strict=True))
+    found = torch.where(found.any(1, keepdim=True), found, found.sum(0))
+    whole = found.sum(1, keepdim=True)
+    many = [(sizes or {}).get(client, MANY) for client in who]
+    return dict(zip(who, named_shares(found / whole, error / whole, many), strict=True))
 
 
 def equations(view: View, rng: torch.Generator) -> Iterator[Equation]:
@@ -165,8 +174,8 @@ def _alike(aux: Examples, classes: int) -> Batch:
     return Batch(aux.x[rows], aux.y[rows])
 
 
-def solved(weights: Tensor, known: Sequence[Equation]) -> Tensor:
-    """Shares (N, K), 0 or more and of any sum, of N clients, which explain T messages best.
+def solved(weights: Tensor, known: Sequence[Equation]) -> tuple[Tensor, Tensor]:
+    """Shares (N, K), 0 or more and of any sum, of N clients, and their standard errors (N, K).
 
     Least squares, in which messages count as they are ``trusted``. ``weights`` (T, N) are those of
     each client in each message.
@@ -174,16 +183,35 @@ def solved(weights: Tensor, known: Sequence[Equation]) -> Tensor:
     grams, seen = torch.stack([e.gram for e in known]), torch.stack([e.seen for e in known])
     length = torch.tensor([e.length for e in known], dtype=torch.float64)
     numbers = torch.tensor([e.numbers for e in known], dtype=torch.float64)
-    counts = torch.ones_like(length)
+    sizes = length / numbers
+    counts = trusted(sizes, sizes)
     for turn in range(TURNS):
-        found = explained(weights, grams * counts[:, None, None], seen * counts[:, None])
+        counted = counts[:, None, None] * grams
+        found = explained(weights, counted, seen * counts[:, None])
+        mixed = weights @ found
         if turn == TURNS - 1:
             break
-        mixed = weights @ found
         matched = 2 * (seen * mixed).sum(1) - torch.einsum("tk,tkl,tl->t", mixed, grams, mixed)
         left = ((length - matched) / numbers).clamp(min=0)
-        counts = trusted(left, 1e-12 * float((length / numbers).max()))
-    return found
+        counts = trusted(left, sizes)
+    left = seen * counts[:, None] - torch.einsum("tkl,tl->tk", counted, mixed)
+    return found, errors(weights, counted, left)
+
+
+def errors(weights: Tensor, grams: Tensor, left: Tensor) -> Tensor:
+    """Standard errors (N, K) of shares, by what is ``left`` (T, K) of what each message shows.
+
+    A sandwich (White 1980): it counts what the messages do not agree on, be it noise or that an
+    update is no exact mixture. The equations' matrix is taken for the product of one of clients
+    and one of classes, as if the rounds' ``grams`` (T, K, K) were alike but in size.
+    """
+    sizes = grams.diagonal(dim1=1, dim2=2).mean(1)
+    gram = grams.sum(0) / sizes.sum().clamp(min=1e-300)
+    of_clients = (sizes[:, None] * weights).T @ weights
+    of_clients = of_clients + pull(of_clients.diagonal()).clamp(min=1e-300).diag()
+    by_client = torch.linalg.solve(of_clients, weights.T)
+    by_class = torch.linalg.solve(gram + NEAR * torch.eye(len(gram), dtype=gram.dtype), left.T)
+    return (by_client.square() @ by_class.square().T).sqrt()
 
 
 def explained(weights: Tensor, grams: Tensor, seen: Tensor) -> Tensor:

@@ -116,13 +116,15 @@ def weights_of(parts: Sequence[Mapping[int, float]], who: Sequence[int]) -> Tens
     return weights
 
 
-def trusted(left: Tensor, least: float) -> Tensor:
+def trusted(left: Tensor, sizes: Tensor) -> Tensor:
     """How much each message counts, (T,), the less the more of it is ``left`` unexplained (T,).
 
     What is left is a wrapper's noise, or what the equations are not true of. None counts for all,
-    however well it is explained. ``least``: what is rounding.
+    however well it is explained. Before anything is explained all of it is left, so that one
+    message of a client that went astray does not drown the others. ``sizes`` (T,): the mean
+    squares of the messages, of which a 1e-12th is rounding.
     """
-    usual = left.median().clamp(min=least)
+    usual = left.median().clamp(min=1e-12 * float(sizes.median())).clamp(min=1e-300)
     return usual / (left + usual)
 
 
@@ -139,14 +141,14 @@ def apart(weights: Tensor, messages: Tensor) -> Tensor:
 
     That is least squares, of messages that count as they are ``trusted``; ``weights`` (T, N).
     """
-    counts = torch.ones(len(messages), dtype=torch.float64)
-    least = 1e-12 * float(messages.square().mean(1).max())
+    sizes = messages.square().mean(1)
+    counts = trusted(sizes, sizes)
     for turn in range(TURNS):
         found = _apart(weights, counts)
         if turn == TURNS - 1:
             break
         left = (messages - weights @ (found @ messages)).square().mean(1)
-        counts = trusted(left, least)
+        counts = trusted(left, sizes)
     return found
 
 

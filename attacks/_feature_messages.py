@@ -50,6 +50,45 @@ class Extractor:
             return torch.cat([self(some) for some in torch.split(x, CHUNK)])
 
 
+def extractor(view: View, m: Message, dtype: torch.dtype | None = None) -> Extractor | str:
+    """What made the message, or why that is not known; in another ``dtype`` than it was sent in."""
+    to = ("client/*", m.sender)
+    broadcast = view.messages("model", sender="server", round=m.round)
+    models = [e for e in broadcast if e.phase <= m.phase and e.receiver in to]
+    if not models:
+        return "the model that made the features was not kept"
+    weights = dict(models[-1].payload)
+    for name, w in weights.items():
+        weights[name] = w.to(dtype) if dtype and w.is_floating_point() else w
+    net = Net(view.module, weights)
+    private = net.lacking
+    if private:
+        return (
+            f"clients keep {private[0]} of the model for themselves, so how their features"
+            " are made is not known"
+        )
+    return Extractor(models[-1].name, net, layer(view.method, view.module), view.facts.input_range)
+
+
+def unextracted(run: Outline) -> str:
+    """Why nobody can know how features were made; empty where somebody can."""
+    if hasattr(run.method, "layer"):
+        return ""
+    if kept_names(run.method, run.module()):
+        return (
+            "clients keep parts of the network that makes their features, and no attack"
+            " here learns one in its place, so nothing is said of what the features tell of"
+            " the inputs"
+        )
+    return "the method has no field `layer`, so how its features are made is not known"
+
+
+def of_classes(run: Outline) -> bool:
+    """Are the features that clients send means of classes, with covariances and counts?"""
+    sent = {(s["kind"], s["sender"]) for s in run.sent}
+    return {("features", "client"), ("statistics", "client")} <= sent
+
+
 class FromFeatures(Attack):
     """An attack on the features that clients send the server, with a decoder of its own.
 
@@ -95,14 +134,10 @@ class FromFeatures(Attack):
         why = super().obstacle(run)
         if why:
             return why
-        if not hasattr(run.method, "layer"):
-            if kept_names(run.method, run.module()):
-                return (
-                    "clients keep parts of the network that makes their features, and no attack"
-                    " here learns one in its place, so nothing is said of what the features tell of"
-                    " the inputs"
-                )
-            return "the method has no field `layer`, so how its features are made is not known"
+        if of_classes(run):
+            return "the features are means of classes, of no one example: see statistics_inversion"
+        if why := unextracted(run):
+            return why
         if not run.holds("aux_data"):
             return "the run holds no auxiliary data to train a decoder on"
         return ""
@@ -160,19 +195,7 @@ class FromFeatures(Attack):
 
     def _extractor(self, view: View, m: Message) -> Extractor | str:
         """What made the message, or why that is not known."""
-        to = ("client/*", m.sender)
-        broadcast = view.messages("model", sender="server", round=m.round)
-        models = [e for e in broadcast if e.phase <= m.phase and e.receiver in to]
-        if not models:
-            return "the model that made the features was not kept"
-        net = Net(view.module, models[-1].payload)
-        private = net.lacking
-        if private:
-            return (
-                f"clients keep {private[0]} of the model for themselves, so how their features"
-                " are made is not known"
-            )
-        return Extractor(models[-1].name, net, self._layer(view), view.facts.input_range)
+        return extractor(view, m)
 
     def _shown(self, view: View, m: Message) -> Guess:
         """The guess where what is shared are the inputs themselves.

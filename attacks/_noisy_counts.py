@@ -48,6 +48,21 @@ def most_likely(counts: Tensor) -> Tensor:
     return kept * scale if bool(kept.isfinite().all()) and bool(kept.any()) else cut
 
 
+def of_named(counts: Tensor) -> Tensor:
+    """(n,) float64, above 0: counts (n,) of classes that are there, freed of Gaussian noise.
+
+    Its level is that of the counts below 0, where there are any; by it the others are drawn to
+    their mean (James and Stein 1961). A class that is there has a thousandth of the mean at least.
+    """
+    counts = counts.double()
+    below, mean = counts[counts < 0], counts.mean().clamp(min=0)
+    if len(below):
+        spread, noise = float(counts.var(correction=0)), float(below.square().mean())
+        counts = mean + max(1 - noise / max(spread, 1e-300), 0.0) * (counts - mean)
+    least = 1e-3 * mean if float(mean) else counts.new_ones(())
+    return counts.clamp(min=float(least))
+
+
 def _grid(counts: Tensor, below: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Shares, heights and levels to be weighed, one along each of three dimensions."""
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 ROUNDING = 1e-4  # beyond [0, 1]: of half precision
 ALIKE = 2.0  # times the mean squares of the attacker's own examples, up or down
 MOST = 1000  # of these, for their covariance
+CLIPPED = 0.8  # of the scale that is expected: what is smaller was cut to a norm
+SURE = 3.0  # standard errors that a scale is above none
 OTHER = 1e-3  # of the mean variance: what inputs vary by where the attacker's own do not
 
 
@@ -46,7 +48,7 @@ def restored(
     _, roots, ways = torch.linalg.svd(own, full_matrices=False)
     spread = roots.square()
     mean, seen = means[y].flatten(1), x.double().flatten(1)
-    scale = float(((seen * mean).sum() / mean.square().sum().clamp(min=1e-30)).clamp(min=1e-6))
+    scale = max(fitted(seen, mean), 1e-6)
     rest = seen - scale * mean
     usual = float(spread.sum() / rest.shape[1])
     noise = max(float(rest.square().mean()) - scale**2 * usual, 0.0)
@@ -59,3 +61,19 @@ def restored(
     found = mean + (along * kept(spread)) @ ways + off
     least = found if signal else found.clamp(0, 1)
     return least.view(x.shape).to(x.dtype), (x.double() / scale).to(x.dtype)
+
+
+def fitted(seen: Tensor, expected: Tensor) -> float:
+    """Of what is ``expected`` the multiple that fits what is ``seen``, of the same shape, best."""
+    return float((seen * expected).sum() / expected.square().sum().clamp(min=1e-30))
+
+
+def clipped(seen: Tensor, expected: Tensor) -> float:
+    """By what a message was multiplied, that its sender cut to a norm; 1 where it was not.
+
+    Nor where that is lost in noise: what is ``seen`` then holds nothing of what is ``expected``.
+    """
+    scale = fitted(seen, expected)
+    left = float((seen - scale * expected).square().mean().sqrt())
+    error = left / max(float(expected.square().sum().sqrt()), 1e-30)
+    return scale if SURE * error < scale < CLIPPED else 1.0

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leakbench.attacking import Outline, View
 from leakbench.base import torch
 from leakbench.federation import Defense, Facts, Training, trainings
-from leakbench.record import Message
+from leakbench.record import Message, recurring
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Rows = tuple[tuple[int, ...], ...]
-TOGETHER = 12  # updates of the same examples that are read at once, at most
 
 
 @dataclass(frozen=True)
@@ -69,37 +68,40 @@ def shortest(view: View, *, probe: bool, most: int) -> list[Behind]:
     return [b for b in known if b.message.phase == phase]
 
 
-def before(view: View, b: Behind, most: int) -> list[Behind]:
+def before(view: View, b: Behind, most: int, together: int) -> list[Behind]:
     """Updates that the sender of ``b`` made of the same examples in earlier rounds, oldest first.
 
-    The newest of them, ``TOGETHER`` with ``b``. Of a client that takes all it has in every step; of
+    The newest of them, ``together`` with ``b``. Of a client that takes all it has in every step; of
     others none, for nobody can tell which of their examples came again.
     """
-    if not _of_all(view, b):
+    same = recurring(view.know("labels")) if "labels" in view.threat.knows else set()
+    if not _of_all(view, b, same):
         return []
     sent = [m for m in view.messages("update", probe=False) if 0 < m.round < view.round]
-    own = [m for m in sent if m.sender == b.message.sender]
-    found = [o for o in _known(view, own, probe=False, most=most) if _of_all(view, o)]
+    mine = [m for m in sent if m.sender == b.message.sender]
+    found = [o for o in _known(view, mine, probe=False, most=most) if _of_all(view, o, same)]
     alike = [o for o in found if (o.loss, o.sizes) == (b.loss, b.sizes)]
-    same = [o for o in alike if _same_labels(o.labels, b.labels)]
-    return sorted(same, key=lambda o: o.message.round)[1 - TOGETHER :]
+    own = [o for o in alike if _same_labels(o.labels, b.labels)]
+    return sorted(own, key=lambda o: o.message.round)[1 - together :]
 
 
-def _of_all(view: View, b: Behind) -> bool:
+def _of_all(view: View, b: Behind, same: Collection[tuple[str, int]]) -> bool:
     """Was each step behind it of all examples that its sender has, as they are?"""
     m, method = b.message, view.loss_method()
     made = {t.phase: t for t in trainings(method, m.round, last=view.last)}
-    whole = _takes_all(made[m.phase], b.sizes, method.batch)
+    again = (m.sender, m.phase) in same
+    whole = _takes_all(made[m.phase], b.sizes, method.batch, again=again)
     return whole and m.probe is None and not view.facts.augmented
 
 
-def _takes_all(training: Training, sizes: Sequence[int], batch: int) -> bool:
+def _takes_all(training: Training, sizes: Sequence[int], batch: int, *, again: bool) -> bool:
     """Was each step, of ``sizes``, of all examples that who trained has?
 
-    A step is, that is smaller than a batch; and that of an epoch of one step.
+    A step is, that is smaller than a batch, or a whole one that is the same ``again`` and again;
+    and that of an epoch of one step.
     """
     if training.steps:
-        return len(sizes) == 1 and sizes[0] < batch
+        return len(sizes) == 1 and sizes[0] < batch + again
     return 0 < len(sizes) == training.epochs
 
 
@@ -178,12 +180,16 @@ def fewest(run: Outline, *, probe: bool) -> int:
 
 def repeated(run: Outline, most: int) -> set[int]:
     """The rounds of kept updates that ``before`` may find, of ``most`` local steps at most."""
-    method, out = run.method, set()
-    for t, phase, examples in run.behind if not run.facts.augmented else ():
+    if run.facts.augmented:
+        return set()
+    method, out, same = run.method, set(), set(run.recurring)
+    for t, phase, examples in run.behind:
         made = trainings(method, t)
         sizes = _sizes(method, made, phase, examples, probe=False)
-        of = [e for e in made if e.phase == phase and _takes_all(e, sizes, method.batch)]
-        out |= {t} if of and len(sizes) <= most else set()
+        training = next((e for e in made if e.phase == phase), None)
+        again = (t, phase, examples) in same
+        if training and _takes_all(training, sizes, method.batch, again=again):
+            out |= {t} if len(sizes) <= most else set()
     return out
 
 

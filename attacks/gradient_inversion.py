@@ -6,16 +6,18 @@ Zhu et al. 2019; Geiping et al. 2020.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from attacks import _updates
+from attacks._input_prior import InputPrior
 from attacks._inversion import blindly, breaching, check, cost, engines, likelihood, priors
 from attacks._inversion import labels as class_labels
 from attacks._inversion.conditions import conditions
-from attacks._inversion.victims import Victim, prototype, replayed, stand_in, started
+from attacks._inversion.victims import Candidate, Victim, prototype, replayed, stand_in, started
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
 from leakbench.base import MethodError, UsageError, torch
 from leakbench.federation import Defense
@@ -31,6 +33,9 @@ from leakbench.record import Message
 if TYPE_CHECKING:
     from torch import Tensor
 
+# Updates of the same examples that are matched at once, at most: of exact ones a few say all.
+EXACT, COVERED = 12, 64
+FEWEST = 50  # steps of a search that is shortened
 VANISHED = 1e-8  # norm of an update that holds nothing
 
 
@@ -61,7 +66,8 @@ class GradientInversion(Attack):
 
     ``source`` = pooled: a client that takes all its examples in every step makes each round's
     update of the same images, and these are sought that match all kept ones at once, each at the
-    model of its round. For SGD, and for losses that read nothing private that is solved for.
+    model of its round; of steps of Adam by their signs. For losses that read nothing private that
+    is solved for.
     """
 
     about: ClassVar[str] = "images from the gradient that an update is"
@@ -147,6 +153,11 @@ class GradientInversion(Attack):
     side_by_side: int = Field(
         0, ge=0, description="searches at once; 0: as many as were measured to pay"
     )
+
+    @property
+    def together(self) -> int:
+        """How many updates of the same examples are matched at once, at most."""
+        return COVERED if self.prior == "principal" else EXACT
 
     @property
     def threat(self) -> ThreatModel:
@@ -235,8 +246,6 @@ class GradientInversion(Attack):
             return f"each round's probe is of another image{self._use(run, message='update')}"
         if self.engine == "breaching":
             return f"breaching reads one update alone{self._use(run, source='single')}"
-        if run.method.optimizer != "sgd":
-            return "steps of Adam are matched one round at a time"
         if len(_updates.repeated(run, self.local_steps)) < 2:
             return (
                 "no two kept updates are known to be of the same images: they are, of a client that"
@@ -280,11 +289,21 @@ class GradientInversion(Attack):
         return len(self.at) * self.targets * cost.seconds(run, self)
 
     def within(self, run: Outline, seconds: float) -> dict[str, Any]:
-        """Fewer updates, two at least, and where not even these fit, at the last stage alone."""
-        fit = int(seconds / cost.seconds(run, self))
+        """Fewer updates, two at least, then at the last stage alone, then from one start.
+
+        And of that no more steps than fit, ``FEWEST`` at least.
+        """
+        few = self.model_copy(update={"targets": 2})
+        fit = int(seconds / cost.seconds(run, few))
         if fit >= 2 * len(self.at):
             return {"targets": min(fit // len(self.at), self.targets)}
-        return {"targets": fit, "at": [self.at[-1]]} if fit >= 2 else {}
+        if fit >= 2:
+            return {"targets": fit, "at": [self.at[-1]]}
+        once = few.model_copy(update={"restarts": 1})
+        steps = min(int(self.steps * seconds / (2 * cost.seconds(run, once))), self.steps)
+        if steps < FEWEST:
+            return {}
+        return {"targets": 2, "at": [self.at[-1]], "restarts": 1, "steps": steps}
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         sent = self._sent(view)
@@ -298,29 +317,50 @@ class GradientInversion(Attack):
                 made[i] = self._none(b.message, "the update is not finite", ())
             elif norm < VANISHED:
                 made[i] = self._none(b.message, "the update is zero", ("gradient_vanished",))
+            elif not replayed(view, b, 0, torch.float32).finite:
+                made[i] = self._none(b.message, "what its sender had received is not finite", ())
             elif own := self._victims(view, b, rng):
                 victims += [(i, victim) for victim in own]
             else:
                 made[i] = self._none(b.message, "nothing was sent that tells its labels", ())
         whole = [victim for _, victim in victims]
-        aux = None if self.prior == "none" else view.know("aux_data")
-        likely = self.prior == "principal"
-        if aux is not None and likely:
-            found = likelihood.searched(whole, aux, self, rng, view.progress)
-        elif self.engine == "breaching":
-            found = breaching.search(whole, self, rng, view.progress)
-        else:
-            found = engines.search(whole, self, self.engine, rng, view.progress, aux=aux)
+        found = self._searched(view, whole, rng)
         nearest: dict[int, float] = {}
         for (i, victim), candidates in zip(victims, found, strict=True):
             near = min(check.objective(victim, c, self) for c in candidates)
             if near <= nearest.get(i, math.inf):
                 nearest[i] = near
-                kept = likelihood.judge(victim, candidates)
-                if not likely:
+                if self._likely(victim):
+                    kept = likelihood.judge(victim, candidates)
+                else:
                     kept = check.judge(victim, candidates, self)
                 made[i] = self._kept(view, victim, kept)
         return [made[i] for i in range(len(sent))]
+
+    def _likely(self, victim: Victim) -> bool:
+        """Is the likeliest image sought? A step of Adam that nothing blurred is exact: no noise."""
+        return self.prior == "principal" and not victim.tells_signs
+
+    def _searched(
+        self, view: View, victims: Sequence[Victim], rng: torch.Generator
+    ) -> list[list[Candidate]]:
+        """Each victim's candidates."""
+        if self.engine == "breaching":
+            return breaching.search(victims, self, rng, view.progress)
+        aux = None if self.prior == "none" else view.know("aux_data")
+        found: dict[int, list[Candidate]] = {}
+        some = [i for i, v in enumerate(victims) if self._likely(v)]
+        if aux is not None and some:
+            prior = InputPrior(aux, view.facts.input_range)
+            which = [victims[i] for i in some]
+            searched = likelihood.searched(which, prior, self, rng, view.progress)
+            found |= dict(zip(some, searched, strict=True))
+        left = [i for i in range(len(victims)) if i not in found]
+        which, aux = [victims[i] for i in left], aux if self.prior == "decoder" else None
+        if left:
+            matched = engines.search(which, self, self.engine, rng, view.progress, aux=aux)
+            found |= dict(zip(left, matched, strict=True))
+        return [found[i] for i in range(len(victims))]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """The mean of the auxiliary images of each label; of all of them where none are given.
@@ -380,8 +420,11 @@ class GradientInversion(Attack):
     def _alike(self, view: View, b: _updates.Behind, y: Tensor, seed: int) -> list[Victim]:
         """The same client in earlier rounds, with the same examples."""
         out = []
-        for o in _updates.before(view, b, self._most(view.loss_method())):
-            unknown = started(replayed(view, o, seed, torch.float32), y)
+        for o in _updates.before(view, b, self._most(view.loss_method()), self.together):
+            replay = replayed(view, o, seed, torch.float32)
+            if not replay.finite:
+                continue
+            unknown = started(replay, y)
             private = {k: stand_in(view, o.message, k, v) for k, v in unknown.items()}
             out.append(Victim(view, o, y, private, (), seed))
         return out

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from attacks import _class_mixtures, _disaggregation, _label_shares, _updates
-from attacks._noisy_counts import most_likely
+from attacks._noisy_counts import most_likely, of_named
 from attacks._output_moves import bias_of, doubts, moved, of_classes, reads_classes
 from attacks._strangers import frequencies
 from leakbench import models
@@ -34,7 +34,6 @@ NO_LABELS = "the message holds no labels: expected integers (n,) or shares (n, K
 READ_OFF = ("update", "moved")  # sources that take the output of a class for its logit
 NAMED = ("labels", "label_counts")  # the kinds of message that say what a client's labels are
 BESIDE = (*NAMED, "statistics")  # CCVR's say how many examples each label stands for
-MOST = 10**7  # examples of a client, beyond which such a count is none
 
 
 class LabelInference(Attack):
@@ -45,9 +44,9 @@ class LabelInference(Attack):
     features, FedMix's mean labels, FedData's), the guess is the shares of the classes in the newest
     message: their frequencies where it holds one label for each example (integers (n,) or shares
     (n, K)); evenly where it holds names (each once); its counts where it says how many there are of
-    each class (``label_counts``, as FedGen's clients do; or beside names, CCVR's
-    ``statistics``). Every client that sent one is a unit, and
-    true are the labels of all its data. Where a client has one class the name is the whole answer:
+    each class (``label_counts``, as FedGen's clients do; or beside names, CCVR's ``statistics``,
+    also scaled and with noise). Every client that sent one is a unit, and true are the labels of
+    all its data. Where a client has one class the name is the whole answer:
     "label names are not sensitive" then means that the class is no secret.
 
     "messages": the same of all that a client ever sent. Noise that a wrapper draws anew for every
@@ -327,21 +326,28 @@ def _by_sender(view: View) -> dict[str, list[Message]]:
     told = {(m.sender, m.round): m.payload for m in view.messages("statistics")}
     out: dict[str, list[Message]] = {}
     for m in sorted(sent, key=lambda m: m.round):
-        out.setdefault(m.sender, []).append(_repeated(m, told.get((m.sender, m.round))))
+        beside = told.get((m.sender, m.round))
+        out.setdefault(m.sender, []).append(_many(m, beside, view.facts.classes))
     return out
 
 
-def _repeated(m: Message, statistics: Any) -> Message:
-    """Each label as often as the statistics beside it have examples of it, where they say so."""
+def _many(m: Message, statistics: Any, classes: int) -> Message:
+    """How many of each label's class the statistics beside it say that there are, where they do.
+
+    Clipping scales all of them alike; noise on them is told off (``of_named``).
+    """
     many = statistics.get("count") if isinstance(statistics, dict) else None
     names = m.payload
-    if m.kind != "labels" or not isinstance(many, torch.Tensor) or many.is_floating_point():
+    if m.kind != "labels" or not isinstance(many, torch.Tensor) or many.ndim != 1:
         return m
-    if not isinstance(names, torch.Tensor) or names.ndim != 1 or many.shape != names.shape:
+    if not isinstance(names, torch.Tensor) or names.shape != many.shape or not len(names):
         return m
-    if bool((many < 0).any()) or not 0 < float(many.double().sum()) <= MOST:
+    known = not names.is_floating_point() and 0 <= int(names.min()) <= int(names.max()) < classes
+    counts = many.double()
+    if not known or not bool(counts.isfinite().all()) or not bool((counts > 0).any()):
         return m
-    return replace(m, payload=m.payload.repeat_interleave(many))
+    payload = counts.new_zeros(classes).index_add(0, names, of_named(counts))
+    return replace(m, kind="label_counts", payload=payload)
 
 
 def counted(m: Message, classes: int) -> Tensor | None:

@@ -45,6 +45,7 @@ MORE = (
     "attack-budgets.md",
     "repairs.md",
     "pooled-updates.md",
+    "noised-images.md",
 )  # other results that say more of one attack, where they are there
 PAPERS = "prototype_leakage"
 # How the page calls who attacks, the papers' own first, and what is measured.

@@ -34,9 +34,8 @@ class CCVR(LocalEpochs):
     each class's mean as ``features`` (L, d) with ``labels`` (L,), and ``statistics``: covariances
     (L, d, d), divided by n - 1, and counts (L,). The server puts them together (Eq. 3 and 4) and
     fits the classifier to ``virtual`` draws from one Gaussian a class, as many as the class has of
-    all examples. Of one example the mean is its features and the covariance 0; of two, mean and
-    covariance give both. Attacks on features read the means, of which no single example can be
-    told, so they are not scored; none reads the covariances yet. That is no privacy.
+    all examples. That is no privacy: of one example the mean is its features, and of several mean
+    and covariance are their features but for a rotation, which ``statistics_inversion`` finds.
 
     Undefended: itself; with features it claims to hide nothing.
     """
@@ -130,7 +129,8 @@ class CCVR(LocalEpochs):
 
     def inputs(self, me: Client) -> dict[str, Any]:
         if self.shares == "statistics":
-            return {"features": class_means(me.data.x, me.data.y)}
+            x, y = me.data.x, me.data.y
+            return {"features": class_means(x, y), "statistics": x[y.argsort(stable=True)]}
         return {"features": me.data.x[self._some(me)]}
 
     def hides(self) -> bool:

@@ -116,7 +116,8 @@ class FedBR(SharedSet):
         return self.mu * torch.nn.functional.softplus(self.tau * (far - near)).mean()
 
     def inputs(self, me: Client) -> dict[str, Any]:
-        return {"mean_data": self._groups(me)}
+        """All examples, in the order in which they are grouped: those of a mean stand together."""
+        return {"mean_data": me.data.x[me.rng.permutation("groups", len(me.data.x))]}
 
     def undefended(self) -> Self:
         return self.model_copy(update={"size": 1})

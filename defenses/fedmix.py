@@ -49,7 +49,8 @@ class FedMix(SharedSet):
         return batch.mean(soft_cross_entropy(net(mix(batch.x, means[partner], beta)), target))
 
     def inputs(self, me: Client) -> dict[str, Any]:
-        return {"mean_data": self._groups(me)[0]}
+        """All examples, in the order in which they are grouped: those of a mean stand together."""
+        return {"mean_data": me.data.x[me.rng.permutation("groups", len(me.data.y))]}
 
     def undefended(self) -> Self:
         return self.model_copy(update={"size": 1})

@@ -171,12 +171,18 @@ class TestLimits:
         assert not named & {"epsilon", "delta", "eps"}
 
     def test_attacks(self):
-        text, attacks = self.point("The nineteen attacks are passive"), registry.names("attacks")
+        text, attacks = self.point("The twenty-two attacks are passive"), registry.names("attacks")
         assert text.split()[1] == IN_WORDS[len(attacks)]
         metrics = {m.name for a in attacks for m in registry.load_plugin("attacks", a).metrics}
-        assert not [name for name in {*attacks, *metrics} if "member" in name]
+        asks = [name for name in {*attacks, *metrics} if "member" in name]
+        tell = {"membership_auc", "membership_tpr", "membership_tpr_low"}
+        assert set(asks) == {"membership", *tell}
+        membership = registry.load_plugin("attacks", "membership")
+        read = {kind for v in membership.variants for kind in membership(**v).threat.kinds}
+        assert "sum" not in read
         verbs = [n for n, _ in inspect.getmembers(View, inspect.isfunction) if n[0] != "_"]
         assert sorted(verbs) == [
+            "covers",
             "know",
             "loss_method",
             "messages",

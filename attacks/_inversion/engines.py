@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from attacks._inversion import first_layer, lbfgs, priors, signed_adam
 from attacks._inversion.check import apart, judge
 from attacks._inversion.ends import measured
-from attacks._inversion.stack import Stack, stacked
+from attacks._inversion.stack import Stack, stackable, stacked
 from attacks._inversion.variation import weight
 from attacks._inversion.victims import FEW, Candidate, Settings, Victim
 from leakbench.base import torch
@@ -19,10 +19,6 @@ from leakbench.federation import Examples
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Victims side by side, by what a step differentiates: benchmarks/inversion.py measures it. Fixed
-# numbers and no measurement of the moment, so that a run's guesses do not depend on its clock.
-# (weights of the net at most, victims); a larger net goes one at a time. No GPU was measured.
-MOST = {"cpu": ((200_000, 16), (2_000_000, 4)), "cuda": ((20_000_000, 64),)}
 LONGER = 3  # times the steps of signed Adam of signs, and of batches before they are polished
 MATCHED = 1e-4  # mismatch below which a search has settled
 UNMATCHED = 0.05  # from which on a replay of two steps says nothing (ends of CNNs are .06 to .3)
@@ -209,14 +205,9 @@ def _groups(victims: Sequence[Victim], which: Sequence[int], how: Settings) -> I
 
 
 def _most(victim: Victim, how: Settings) -> int:
-    replay = victim.replay(torch.float32)
-    if not replay.vectorises:
-        return 1
-    if how.side_by_side:
+    if how.side_by_side and victim.replay(torch.float32).vectorises:
         return how.side_by_side
-    size = sum(p.numel() for p in replay.module.parameters())
-    table = MOST.get(torch.device(replay.device).type, MOST["cpu"])
-    return next((count for weights, count in table if size <= weights), 1)
+    return stackable(victim)
 
 
 def _dice(seed: int) -> torch.Generator:

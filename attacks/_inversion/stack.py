@@ -16,19 +16,36 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+# Victims side by side, by what a step differentiates: benchmarks/inversion.py measures it. Fixed
+# numbers and no measurement of the moment, so that a run's guesses do not depend on its clock.
+# (weights of the net at most, victims); a larger net goes one at a time. No GPU was measured.
+MOST = {"cpu": ((200_000, 16), (2_000_000, 4)), "cuda": ((20_000_000, 64),)}
+
+
+def stackable(victim: Victim) -> int:
+    """How many such victims it pays to search at once."""
+    replay = victim.replay(torch.float32)
+    if not replay.vectorises:
+        return 1
+    size = sum(p.numel() for p in replay.module.parameters())
+    table = MOST.get(torch.device(replay.device).type, MOST["cpu"])
+    return next((count for weights, count in table if size <= weights), 1)
+
+
 class Stack:
     """Victims of one kind, one after another in every tensor: (V, ...).
 
     What all of them read alike (the model of the round) is kept once. ``beside``: stacks of their
-    other updates, of other rounds, by the same images.
+    other updates, of other rounds, by the same images, as many in each as are ``stackable``.
     """
 
     def __init__(self, victims: Sequence[Victim], dtype: torch.dtype) -> None:
         self.victims, self.dtype = tuple(victims), dtype
         replays = [v.replay(dtype) for v in victims]
         self.first, self.facts = replays[0], replays[0].facts
-        others = zip(*(v.beside for v in victims), strict=True)
-        self.beside = [Stack(same, dtype) for same in others]
+        others = [other for v in victims for other in v.beside]
+        most = stackable(victims[0])
+        self.beside = [Stack(others[k : k + most], dtype) for k in range(0, len(others), most)]
         self._lies = self.facts.input_range
         self.labels = torch.stack([v.labels for v in victims])
         together = stacked([r.observed() for r in replays])
@@ -89,11 +106,27 @@ class Stack:
         equation of thousands, and makes clipping harmless to the attacker. Of steps of Adam that
         tell signs what ``Signs`` or ``Directions`` say.
         """
-        return torch.stack(self.mismatches(x, free)).mean(0)
+        return self.mismatches(x, free).mean(1)
 
-    def mismatches(self, x: Tensor, free: Mapping[str, Tensor]) -> list[Tensor]:
-        """The same of each of a victim's updates, (V,) each, its own first."""
-        return [self._mismatch(x, free), *(stack._mismatch(x, free) for stack in self.beside)]
+    def mismatches(self, x: Tensor, free: Mapping[str, Tensor]) -> Tensor:
+        """(V, R): the same of each of a victim's R updates, its own first."""
+        own = self._mismatch(x, free)[:, None]
+        if not self.beside:
+            return own
+        wide = x.repeat_interleave(len(self.victims[0].beside), 0)
+        parts = torch.split(wide, len(self.beside[0].victims))
+        found = [s._mismatch(part, {}) for s, part in zip(self.beside, parts, strict=True)]
+        return torch.cat([own, torch.cat(found).view(len(x), -1)], 1)
+
+    @property
+    def numbers(self) -> Tensor:
+        """(V, R): how many numbers each of a victim's updates tells."""
+        told = [(t != 0).flatten(1).sum(1) for t in self.target.values()]
+        own = torch.stack(told).sum(0)[:, None]
+        if not self.beside:
+            return own
+        others = torch.cat([s.numbers for s in self.beside])
+        return torch.cat([own, others.view(len(own), -1)], 1)
 
     def _mismatch(self, x: Tensor, free: Mapping[str, Tensor]) -> Tensor:
         made = self.gradient(x, free)

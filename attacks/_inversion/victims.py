@@ -62,8 +62,19 @@ class Victim:
         self.private, self.free, self.seed = dict(private), tuple(free), seed
         self.beside = tuple(beside)
         self.shape = (len(labels), *view.facts.shape)
-        self.by_signs = False  # is a candidate held against the signs of the update, not numbers?
+        self._by_signs = False
         self._replays: dict[torch.dtype, Replay] = {}
+
+    @property
+    def by_signs(self) -> bool:
+        """Is a candidate held against the signs of the updates, not their numbers?"""
+        return self._by_signs
+
+    @by_signs.setter
+    def by_signs(self, value: bool) -> None:
+        self._by_signs = value
+        for other in self.beside:
+            other.by_signs = value
 
     def replay(self, dtype: torch.dtype) -> Replay:
         """The victim's loss, computed in ``dtype``."""

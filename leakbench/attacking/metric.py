@@ -39,6 +39,11 @@ class Metric:
     # guess, or the attack's own (to pair it at random).
     floor: Callable[[Guess, Any], list[Score]] | None = None
     floor_of: Literal["blind", "attack"] = "blind"
+    # In place of ``score``, where a number takes all guesses of an attack, or of its floor, or its
+    # control, to be told: of these with their answers what scores each.
+    across: Callable[[Sequence[tuple[Guess, Any]]], Callable[[Guess, Any], list[Score]]] | None = (
+        None
+    )
     # Further numbers per unit, by name, that stand in units.csv only.
     beside: tuple[tuple[str, Callable[[Guess, Any], list[Score]]], ...] = ()
     # Stands in for the guess on the control transcript.

@@ -11,7 +11,7 @@ from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
 from leakbench.federation.network import reaches, thrower
 from leakbench.federation.parties import Facts
-from leakbench.record.knowledge import Knowledge, Source, chosen, passed
+from leakbench.record.knowledge import Knowledge, Source, chosen, passed, recurring
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -33,8 +33,9 @@ class Outline:
     """What ``obstacle``, ``attacks``, ``stages_of`` and ``seconds`` of an attack can ask.
 
     No message, no control, no label, no seed and no path: only what fits and how long it takes can
-    be told from it. Everything it returns is the asker's own to change. The network and its inputs
-    lie on the processor, wherever the messages do: a GPU would tell the same.
+    be told from it (and where labels are granted, whose are always the same). Everything it returns
+    is the asker's own to change. The network and its inputs lie on the processor, wherever the
+    messages do: a GPU would tell the same.
     """
 
     _source: Source
@@ -74,6 +75,12 @@ class Outline:
     def sent(self) -> list[dict[str, Any]]:
         """Who sent what to whom: kind, sender, receiver, rounds, messages, bytes."""
         return [dict(line) for line in self._source.sent]
+
+    @property
+    def updates(self) -> int:
+        """How many whole updates of clients were kept, without probes."""
+        kept = (m for m in self._source.transcript if m.kind == "update" and not m.part)
+        return sum(m.probe is None for m in kept)
 
     @property
     def partial(self) -> bool:
@@ -116,6 +123,23 @@ class Outline:
             its_own = not who.startswith("client/") or sender == who
             if its_own and probe is None and 0 < t <= self.rounds:
                 out.append((t, phase, counted.examples(behind)))
+        return out
+
+    @property
+    def recurring(self) -> list[tuple[int, int, int]]:
+        """Those of ``behind`` whose labels say that their sender trained on the same examples.
+
+        In all of its kept updates; empty where labels are not granted.
+        """
+        if "labels" not in self._threat.knows or not self._source.holds("labels"):
+            return []
+        known, who = self._source.known("labels"), self._threat.observer
+        same = recurring(known)
+        out = []
+        for (sender, t, phase, probe), y in known.items():
+            its_own = not who.startswith("client/") or sender == who
+            if its_own and probe is None and (sender, phase) in same and 0 < t <= self.rounds:
+                out.append((t, phase, len(y)))
         return out
 
     @property

@@ -187,6 +187,12 @@ class Replay:
         moved.pair = None if self.pair is None else self.pair.at(flat(tree.get("pair", {})))
         return moved
 
+    @property
+    def finite(self) -> bool:
+        """Is all finite that the victim had received and sent?"""
+        numbers = [*flat(self.message.payload).values(), *flat(dict(self.inbox)).values()]
+        return all(bool(t.isfinite().all()) for t in numbers)
+
     def _received(self, view: View) -> dict[str, Tree]:
         """What the victim had received when it trained.
 

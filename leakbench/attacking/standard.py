@@ -1,7 +1,7 @@
 """The standard ensemble: the list of attacks, under a number, that a verdict is cited with.
 
 What AutoAttack (Croce and Hein, ICML 2020) is to robustness: nothing to choose, so that two papers
-that say "standard v2" say the same. It has every attack of leakbench in each setting that tries
+that say "standard v4" say the same. It has every attack of leakbench in each setting that tries
 something else, with its defaults as its budget for a message. A list that changes, or a default, is
 another version.
 """
@@ -15,7 +15,7 @@ from leakbench.attacking.choices import ReadyAttack, build
 from leakbench.record.recording import Recording
 
 NAME = "standard"
-VERSION = 2
+VERSION = 4
 TITLE = f"{NAME} v{VERSION}"
 
 # What reads comes first, then what trains on auxiliary data, then what searches.
@@ -47,6 +47,10 @@ MEMBERS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("caption_reidentification", {"model": "client"}),
     ("caption_reidentification", {"model": "global"}),
     ("adversarial_examples", {}),
+    ("membership", {"signal": "cosine"}),
+    ("membership", {"signal": "loss"}),
+    ("membership", {"signal": "span"}),
+    ("membership", {"signal": "likelihood"}),
     ("context", {"network": "linear"}),
     ("context", {"network": "relu"}),
     ("prototype_picture", {"way": "components"}),
@@ -57,6 +61,8 @@ MEMBERS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("decoder", {"network": "linear"}),
     ("decoder", {"network": "relu"}),
     ("feature_inversion", {}),
+    ("mean_inversion", {}),
+    ("statistics_inversion", {}),
     ("gradient_inversion", {"attacker": "naive"}),
     ("gradient_inversion", {"attacker": "joint"}),
     ("gradient_inversion", {"attacker": "joint", "labels": "inferred"}),

@@ -29,6 +29,7 @@ from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.task_data import Examples
 from leakbench.federation.traffic import party
+from leakbench.record import candidates
 from leakbench.record.knowledge import KNOWLEDGE, passed
 from leakbench.record.knowledge import Source as Source
 from leakbench.record.knowledge import covered as covered
@@ -94,6 +95,10 @@ class View:
         self._tell: Callable[[float], None] = lambda _: None
         self._past = self._passed(recording.control if control else recording.transcript)
         self._seen = self._chosen()
+
+    def covers(self, kind: str) -> bool:
+        """Does a wrapper change what clients send of ``kind``? That is no secret."""
+        return not self._control and covered(self._source.sent, kind)
 
     def _chosen(self) -> Sequence[Message]:
         threat, source = self.threat, self._source
@@ -250,6 +255,8 @@ class View:
         if name == "facts":
             return self._source.facts
         known = self._source.known(name)
+        if name == "aux_data" and "candidates" in self.threat.knows:
+            return candidates.without(known, self._source.known("candidates"))
         if KNOWLEDGE[name].held in ("updates", "counts"):
             return {place: behind for place, behind in known.items() if self._told(*place)}
         return known

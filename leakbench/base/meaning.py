@@ -42,6 +42,9 @@ class Topic(Spec):
         True,
         description="is it answered by what a message says? false: by who got it, whatever it says",
     )
+    listens: bool = Field(
+        False, description="does every update say more of it? then few rounds of them acquit nobody"
+    )
 
 
 class Meaning(Spec):

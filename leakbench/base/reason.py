@@ -57,6 +57,8 @@ Code = Literal[
     "unread",  # kinds, by: "nobody", "clients", "paper" or "weak" attacks
     "chosen",  # count: of clients that somebody picked
     "few_rounds",  # kept, all: rounds of covered updates
+    "few_updates",  # kept, all: rounds of whole updates, each of which says more
+    "not_listened",
     "not_added_up",  # kind: of messages
     "gone",  # attack, of: a ``Reason``
     "dead_seeds",

@@ -164,6 +164,12 @@ _SAID: dict[str, Callable[[Facts], str]] = {
         "of the updates, which a wrapper covers, {kept} of {all} rounds were kept, and whoever adds"
         " up all of them hears more"
     ),
+    "few_updates": _form(
+        "of the updates, each of which says more of it, {kept} of {all} rounds were kept whole"
+    ),
+    "not_listened": _plain(
+        "no attack strong enough to acquit read the updates of all rounds that were kept"
+    ),
     "not_added_up": _form(
         "each {kind} is covered by itself, and no attack strong enough to acquit added up those of"
         " all rounds"

@@ -140,19 +140,19 @@ class _Plan:
         if self.standard:
             wanted += [c for c in standard.fitting(recording) if c not in wanted]
         for choice in wanted or ([] if self.standard else choices.planned(recording)):
-            name = f"{choice.title} on {run.id}"
             plan = AttackPlan(recording, choice, self.force, self.isolated)
+            if not (self.chosen or self.standard):
+                plan, rest = plan.unnamed
+                if rest:
+                    self.console.warn(f"{choice.title} on {run.id}: {rest}.")
+                if plan.long:
+                    continue
+            name = f"{plan.choice.title} on {run.id}"
             if not plan.obstacle and plan.there.why:
                 then = THEN.get(plan.there.why.code, ": run again")
                 self.console.say(f"{name}: {reason_text(plan.there.why)}{then}")
-            if not (self.chosen or self.standard) and plan.long:
-                self.console.warn(
-                    f"{name} would take about {plan.seconds / 60:.0f} minutes; name it with -a to"
-                    " run it."
-                )
-                continue
             self.planned[name] = plan
-            self.rotation.add(plan.job(name, self.attacked_on, plan.seconds), choice.title)
+            self.rotation.add(plan.job(name, self.attacked_on, plan.seconds), plan.choice.title)
 
     def tell_less(self, left_out: Sequence[Job]) -> None:
         """Which setting of each attack would take less time."""

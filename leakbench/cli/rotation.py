@@ -68,7 +68,9 @@ def weight(jobs: Sequence[Job]) -> float:
 
 
 def left(jobs: Sequence[Job], done: Sequence[Job], took: float, workers: int) -> float:
-    """Seconds that ``jobs`` would take, by how fast those went that are done.
+    """Seconds that ``jobs`` would take: as predicted, and what each that is done took beyond that.
+
+    That is mostly its beginning, which does not grow with a job.
 
     Args:
         jobs: which were left out.
@@ -76,6 +78,8 @@ def left(jobs: Sequence[Job], done: Sequence[Job], took: float, workers: int) ->
         took: seconds, of all that are done.
         workers: how many jobs run at a time.
     """
-    predicted = max(weight(jobs) / workers, max((job.seconds for job in jobs), default=0.0))
-    known = weight(done)
-    return max(predicted, took * weight(jobs) / known) if known else predicted
+    begun = [job for job in done if job.seconds]
+    todo = [job for job in jobs if job.seconds]
+    beyond = max(took * workers - weight(begun), 0.0) / len(begun) if begun else 0.0
+    whole = (weight(todo) + beyond * len(todo)) / workers
+    return max(whole, max((job.seconds + beyond for job in todo), default=0.0))

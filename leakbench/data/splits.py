@@ -185,6 +185,26 @@ def shards(y: Tensor, clients: int, each: int, rng: Rng) -> list[Tensor]:
     return _rows(mine)
 
 
+def held_out(parts: list[Tensor], each: int, stream: str) -> tuple[list[Tensor], list[Tensor]]:
+    """Of each client ``each`` rows drawn at random that it does not train on: the rest, and these.
+
+    Raises:
+        UsageError: that would leave a client with fewer than ``LEAST`` = 2.
+    """
+    least = min(map(len, parts))
+    if least < each + LEAST:
+        raise UsageError(
+            f"task.held_out = {each}, but a client has {least} examples and trains on {LEAST} at"
+            f" least: use at most {max(0, least - LEAST)}, or fewer clients."
+        )
+    rest, out = [], []
+    for c, rows in enumerate(parts):
+        order = _rng(stream, "held_out").permutation(f"client/{c}", len(rows))
+        rest.append(rows[order[each:]].sort().values)
+        out.append(rows[order[:each]])
+    return rest, out
+
+
 def _rng(stream: str, what: str, attempt: int = 0) -> Rng:
     return shared(0, f"{stream}/split/{what}", round=attempt)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from leakbench.base import dice
 from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.streams import shared
-from leakbench.base.tree import Tree, each_row, row, stack, tmap
+from leakbench.base.tree import Tree, each_row, flat, row, stack, tmap
 from leakbench.federation import engines
 from leakbench.federation.batches import batch_plan, indices
 from leakbench.federation.client_tensors import ClientTensors, kept_names
@@ -70,6 +70,13 @@ class Federation:
         self.traffic = Traffic({k for w in self.wrappers for k in w.kinds})
         self.summed = {k for w in self.wrappers if w.sums for k in w.kinds}
         self.masked = {k for w in self.wrappers if w.masks for k in w.kinds}
+        for w in self.wrappers:
+            if "count" in w.kinds:
+                raise UsageError(
+                    f"the wrapper {type(w).__name__} cannot cover 'count': by how many examples"
+                    " clients have, the server weighs the mean, so they are sent as they are. Leave"
+                    " it out of kinds; with average=plain no client sends it."
+                )
         if self.summed and round_size(method, self.facts.clients) < 2:
             raise UsageError(
                 "a sum over one client is that client's own message: with secure_sum use a fraction"
@@ -237,7 +244,7 @@ class Federation:
         if self.share is None:  # nothing was trained in this round yet
             self.share = self._shares(self.data.counts[self.chosen])
         if summed:
-            if isinstance(payload, list):
+            if any(isinstance(leaf, list) for leaf in flat(payload).values()):
                 raise UsageError(
                     f"what clients send as {kind!r} is of another length for each, so it has no"
                     " sum: leave this kind out of the wrapper that sums."

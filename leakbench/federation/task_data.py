@@ -30,17 +30,19 @@ class Examples:
     dtype: torch.dtype = field(default_factory=lambda: torch.float64)
     # (n, ...) int64, where the network is to say more than a class: captions (n, T), padded with 0.
     targets: Tensor | None = None
+    # (n,) int64, where it is asked whether a client was trained on them: which client.
+    client: Tensor | None = None
 
     @classmethod
     def of(cls, tree: Tree) -> Examples:
         """From what ``tree`` gives."""
-        return cls(tree["x"], tree["y"], targets=tree.get("targets"))
+        return cls(tree["x"], tree["y"], targets=tree.get("targets"), client=tree.get("client"))
 
     @property
     def tree(self) -> Tree:
-        """As it stands in a file: x, y, and targets where there are some."""
-        more = {} if self.targets is None else {"targets": self.targets}
-        return {"x": self.stored, "y": self.y, **more}
+        """As it stands in a file: x, y, and targets and clients where there are some."""
+        more = {"targets": self.targets, "client": self.client}
+        return {"x": self.stored, "y": self.y, **{k: v for k, v in more.items() if v is not None}}
 
     def batch(self, rows: Tensor) -> Batch:
         """The examples in ``rows`` (any shape)."""
@@ -49,8 +51,8 @@ class Examples:
 
     def some(self, rows: Tensor) -> Examples:
         """The examples in ``rows`` (k,), as they are stored."""
-        targets = None if self.targets is None else self.targets[rows]
-        return Examples(self.stored[rows], self.y[rows], self.dtype, targets)
+        more = (None if t is None else t[rows] for t in (self.targets, self.client))
+        return Examples(self.stored[rows], self.y[rows], self.dtype, *more)
 
     @property
     def shown(self) -> Tensor:
@@ -95,8 +97,8 @@ class Examples:
         stored = self.stored.to(device)
         if stored.dtype != torch.uint8:
             stored = stored.to(dtype)
-        targets = None if self.targets is None else self.targets.to(device)
-        return Examples(stored, self.y.to(device), dtype, targets)
+        more = (None if t is None else t.to(device) for t in (self.targets, self.client))
+        return Examples(stored, self.y.to(device), dtype, *more)
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,9 @@ class TaskData:
     pairs: Tensor | None = None
     # Tensors of the network by name, laid over those that are drawn before round 1; public.
     pretrained: Mapping[str, Tensor] = field(default_factory=dict)
+    # (C, k) int64: rows of ``train`` that each client was dealt and does not train on, so that it
+    # can be asked which of its examples it did.
+    held_out: Tensor | None = None
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -157,7 +162,8 @@ class TaskData:
         pairs = None if self.pairs is None else self.pairs.to(device)
         weights = {k: v.to(device) for k, v in self.pretrained.items()}
         why = self.unofficial
-        moved = TaskData(train, test, aux, rows, counts, own, context, why, pairs, weights)
+        out = None if self.held_out is None else self.held_out.to(device)
+        moved = TaskData(train, test, aux, rows, counts, own, context, why, pairs, weights, out)
         vars(moved)["sizes"] = self.sizes  # as they were on the host
         return moved
 
@@ -185,6 +191,7 @@ def marks(stored: Tensor) -> Tensor:
     words = flat.view(_word(size))
     dice = torch.Generator().manual_seed(0)
     weights = 2 * torch.randint(-(2**62), 2**62, (words.shape[1],), generator=dice) + 1
+    weights = weights.to(words.device)
     some = torch.split(words, max(1, CHUNK // words.shape[1]))
     return torch.cat([(part.long() * weights).sum(1) for part in some])
 

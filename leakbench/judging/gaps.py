@@ -73,10 +73,11 @@ def picked(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
 
 
 def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[Reason, ...]:
-    """Said where messages are noised or summed and nobody heard out what all of them come to.
+    """Said where nobody heard out what the messages of all rounds come to.
 
-    Too few rounds of updates were kept, or no attack that may acquit added the messages up: what
-    covers one does not cover their sum.
+    They are noised or summed, and too few rounds of updates were kept, or no attack that may acquit
+    added the messages up: what covers one does not cover their sum. Or each says more of what is
+    asked, and too few were kept.
     """
     if not topic.contents:
         return ()
@@ -86,12 +87,22 @@ def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[
     out: list[Reason] = []
     for run in setting.runs:
         rounds, kept = int(run.spec["rounds"]), int(run.meta.get("pooled", 0))
+        if topic.listens and (whole := _whole(run)) < ENOUGH * rounds:
+            out.append(reason("few_updates", kept=whole, all=rounds))
+        elif topic.listens and not added:
+            out.append(reason("not_listened"))
         for kind in sorted(kinds & _covered(run.meta)):
             if kind == "update" and kept < ENOUGH * rounds:
                 out.append(reason("few_rounds", kept=kept, all=rounds))
             elif kind not in added:
                 out.append(reason("not_added_up", kind=kind))
     return tuple(dict.fromkeys(out))
+
+
+def _whole(run: Any) -> int:
+    """Of how many rounds whole updates were kept."""
+    everything = run.spec["record"]["name"] == "all"
+    return int(run.spec["rounds"]) if everything else len(run.meta["stages"])
 
 
 def _covered(run: Mapping[str, Any]) -> set[str]:

@@ -24,6 +24,9 @@ from .images import SSIM as SSIM
 from .labels import LABEL_ACCURACY as LABEL_ACCURACY
 from .labels import LABEL_OVERLAP as LABEL_OVERLAP
 from .labels import LABEL_SET as LABEL_SET
+from .membership import MEMBERSHIP_AUC as MEMBERSHIP_AUC
+from .membership import MEMBERSHIP_TPR as MEMBERSHIP_TPR
+from .membership import MEMBERSHIP_TPR_LOW as MEMBERSHIP_TPR_LOW
 from .pictures import PICTURE_NAMES as PICTURE_NAMES
 from .pictures import PICTURE_PSNR as PICTURE_PSNR
 from .prototypes import P_LEAK as P_LEAK

@@ -79,6 +79,17 @@ IDENTITY = Topic(
         " from the same client?"
     ),
 )
+MEMBERS = Topic(
+    name="members",
+    order=9,
+    kinds=("update", "sum"),
+    kind="update",
+    ask=(
+        "send what they learned in place of their data. Can an attacker who holds an example tell"
+        " whether it was among them?"
+    ),
+    listens=True,
+)
 CAPTIONS = Topic(
     name="captions",
     order=8,

@@ -397,10 +397,10 @@ class OutsideRecord:
         head = {"columns": ["round", "sender", "receiver"]}
         traffic = self._traffic.tensors()
         write_tree(path / "transcript" / "rounds.safetensors", traffic, head)
-        private_data.write_aux(path / "known" / "aux_data.safetensors", self.data, self._spec.task)
+        private_data.write_known(path, self.data, self._spec)
         if self._truth:
             truth = path / "truth" / "data.safetensors"
-            private_data.write_private_data(truth, self.data, self._spec.task)
+            private_data.write_private_data(truth, self.data, self._spec)
         (path / STATE).unlink(missing_ok=True)
         policy = self._spec.record
         if policy.name != "all":

@@ -93,7 +93,8 @@ def _audited(policy: Policy, fed: Federation, rounds: int, chosen: int) -> int:
     whole = audits * (model + audited * (update + batch + probes * (update + inputs)))
     pooled = 0
     if policy.name == "standard":
-        pooled = last_layers.pooled_rounds(fed, policy, rounds) * last_layers.pooled_bytes(fed)
+        many = last_layers.pooled_rounds(fed, policy, rounds)
+        pooled = many * last_layers.pooled_bytes(fed, rounds)
     return phases * (whole + sum(kept) * parts) + pooled
 
 

@@ -7,6 +7,7 @@ export or an excerpt of a run lacks of it, and which flag the numbers carry.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,15 +27,19 @@ if TYPE_CHECKING:
 # that were kept. They are private: no export has them, and of them an observer is told what is
 # behind updates of clients that it receives from, of the rounds that its threat model grants.
 # "counts": the same, or {place: {"n": (), int64}} where somebody told no more than how many.
-# "aux_data", "gallery": examples; the same for everybody. "": nothing; ``View`` itself has it, or
-# nobody.
-Held = Literal["", "updates", "counts", "aux_data", "gallery"]
+# "aux_data", "gallery", "candidates": examples; the same for everybody. No export has the last two,
+# which are private data. "": nothing; ``View`` itself has it, or nobody.
+Held = Literal["", "updates", "counts", "aux_data", "gallery", "candidates"]
 # Where in a run folder that lies: how the names of its files begin.
 FILES = {
     "updates": "known/round-",
     "counts": "known/round-",
     "aux_data": "known/aux_data.safetensors",
+    "candidates": "known/candidates.safetensors",
 }
+
+
+CHANCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,11 @@ ROWS = (
     Knowledge("true_prototypes", "every client's true prototype", flag="oracle_prototypes"),
     Knowledge("norm_statistics", "batch statistics of normalisation layers"),
     Knowledge("gallery", "all training images, each once, in no order", held="gallery"),
+    Knowledge(
+        "candidates",
+        "examples of which it is asked whether a client was trained on them; half were",
+        held="candidates",
+    ),
 )
 KNOWLEDGE = {row.name: row for row in ROWS}
 
@@ -101,6 +111,31 @@ KNOWLEDGE = {row.name: row for row in ROWS}
 def chosen(knows: Sequence[str]) -> list[Knowledge]:
     """The rows of what is granted, each once, in the table's order."""
     return [row for row in KNOWLEDGE.values() if row.name in knows]
+
+
+def recurring(labels: Mapping[tuple[str, int, int, int | None], Tensor]) -> set[tuple[str, int]]:
+    """(sender, phase) of those all of whose updates are known to be of the very same examples.
+
+    Each is of as many of each class; that this were so by chance, of examples drawn anew for each,
+    is less likely than ``CHANCE``. ``labels``: {(sender, round, phase, probe): (B,)}; probes, which
+    are of one example, say nothing.
+    """
+    behind: dict[tuple[str, int], list[Tensor]] = {}
+    for (sender, _, phase, probe), y in labels.items():
+        if probe is None and len(y):
+            behind.setdefault((sender, phase), []).append(y.bincount())
+    out = set()
+    for place, counts in behind.items():
+        again = all(torch.equal(c, counts[0]) for c in counts)
+        if again and _log_chance(counts[0].tolist()) * (len(counts) - 1) < math.log(CHANCE):
+            out.add(place)
+    return out
+
+
+def _log_chance(counts: Sequence[int]) -> float:
+    """Of as many examples drawn from classes of these shares to be as many of each again."""
+    n = sum(counts)
+    return math.lgamma(n + 1) + sum(c * math.log(c / n) - math.lgamma(c + 1) for c in counts if c)
 
 
 @dataclass(frozen=True)

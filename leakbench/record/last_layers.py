@@ -23,12 +23,13 @@ POOL = 64 * 1024**2  # of a run's models and covered updates that are kept to be
 
 
 @dataclass(frozen=True)
-class LastLayer:
-    """What one client sent of its update's last layer."""
+class UpdatePart:
+    """What is kept of one client's update: its last layer, or all of it."""
 
-    client: str
+    client: int
     sent: dict[str, Tensor]
     bare: dict[str, Tensor] | None  # with no wrapper; None where none covers updates
+    labels: list[Tensor]  # of each local step's examples
 
 
 def turns(fed: Federation) -> int:
@@ -48,46 +49,75 @@ def covers(fed: Federation) -> bool:
     return any("update" in w.kinds for w in fed.wrappers)
 
 
-def pooled(fed: Federation) -> int:
-    """Of how many rounds the model and the covered updates' last layers are kept, at most."""
-    return POOL // size if (size := pooled_bytes(fed)) else 0
+def pooled(fed: Federation, rounds: int) -> int:
+    """Of how many rounds the model and the covered updates, or their last layers, are kept."""
+    return POOL // size if (size := pooled_bytes(fed, rounds)) else 0
 
 
-def pooled_bytes(fed: Federation) -> int:
+def pools_whole(fed: Federation, rounds: int) -> bool:
+    """Is there room for all of the covered updates, or of their sums, of all rounds?"""
+    return covers(fed) and POOL // _of_round(fed, nbytes(fed.model)) >= rounds
+
+
+def pooled_bytes(fed: Federation, rounds: int) -> int:
     """What of one round is kept so; 0 where nothing is."""
+    if pools_whole(fed, rounds):
+        return _of_round(fed, nbytes(fed.model))
     layer = nbytes({k: fed.model[k] for k in fed.last_layer if k in fed.model})
-    if not covers(fed) or not layer:
-        return 0
-    sent = 1 if "update" in fed.summed else round_size(fed.method, fed.facts.clients)
-    return nbytes(fed.model) + sent * layer
+    return _of_round(fed, layer) if covers(fed) and layer else 0
+
+
+def _of_round(fed: Federation, size: int) -> int:
+    """Bytes of the model, and of what of each update, or of their sum, is sent with and without.
+
+    That is with the wrappers and, beside a sum, without: ``size`` each.
+    """
+    sums = "update" in fed.summed
+    sent = 1 if sums else 2 * round_size(fed.method, fed.facts.clients)
+    return nbytes(fed.model) + sent * size
 
 
 def pooled_rounds(fed: Federation, policy: Policy, rounds: int) -> int:
     """Of how many it is; 0 where nothing covers updates."""
     if policy.name == "all":
         return rounds if covers(fed) else 0
-    return sum(policy.pools(t, rounds, pooled(fed)) for t in range(1, rounds + 1))
+    return sum(policy.pools(t, rounds, pooled(fed, rounds)) for t in range(1, rounds + 1))
 
 
-def last_layers_of(
-    fed: Federation, places: Sequence[int], name: str, each: Tree, todo: Plan, update: Tree
-) -> Iterator[LastLayer]:
+def parts_of(
+    fed: Federation,
+    places: Sequence[int],
+    name: str,
+    each: Tree,
+    todo: Plan,
+    update: Tree,
+    *,
+    whole: bool,
+) -> Iterator[UpdatePart]:
     """The parts of those in ``places`` of the round's chosen, who trained on the loss ``name``.
 
-    ``update``: what all of them sent, stacked; where single updates were never made ({}), they are
-    made by the reference.
+    Args:
+        fed: the federation.
+        places: whose.
+        name: of the loss.
+        each: what each of the chosen was given.
+        todo: the batches.
+        update: what all of them sent, stacked; where single updates were never made ({}), they are
+            made by the reference.
+        whole: all of each, not the last layer's part.
     """
     for j in places:
         batches, one = todo.batches(fed.data, j), row(each, j)
         sent = row(update, j) if update else None
         if sent is None:
             sent = fed.runner.train(name, fed.t, one, fed.inbox, batches)["update"]
-        part, plain = part_of(fed, sent), None
+        part, plain = sent if whole else part_of(fed, sent), None
         if covers(fed):
-            made = fed.bare_runner().train(name, fed.t, one, fed.inbox, batches)["update"]
-            plain = part_of(fed, made)
+            plain = fed.bare_runner().train(name, fed.t, one, fed.inbox, batches)["update"]
+            plain = plain if whole else part_of(fed, plain)
         if part:
-            yield LastLayer(f"client/{int(fed.chosen[j])}", part, plain)
+            labels = [b.y for b in batches]
+            yield UpdatePart(int(fed.chosen[j]), part, plain, labels)
 
 
 def part_of(fed: Federation, tensors: Tree) -> dict[str, Tensor]:

@@ -16,21 +16,24 @@ from leakbench.base.errors import LeakbenchError, NotMeasured
 from leakbench.base.files import write_tree
 from leakbench.base.spec import canonical
 from leakbench.base.tree import Tree, nbytes
+from leakbench.record import candidates
+from leakbench.record.knowledge import FILES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from leakbench.federation.task_data import Examples, TaskData
-    from leakbench.record.runspec import Choice
+    from leakbench.record.runspec import RunSpec
 
 LARGEST = 16 * 1024**2  # bytes of images kept in a run folder
 
 
-def write_private_data(path: Path, data: TaskData, task: Choice) -> None:
+def write_private_data(path: Path, data: TaskData, spec: RunSpec) -> None:
     """Write y (n,), rows (C, n_max), counts (C,), client_class (C,), and x (n, ...) where small.
 
     Where the task plants a marker, also context (C,) bool; where it asks for texts, targets (n, T)
-    and shown (n,), the number of the image that each example shows.
+    and shown (n,), the number of the image that each example shows; where it can be asked for
+    membership, member (m,), of each candidate its row, or -1.
     """
     tree = {"y": data.train.y, "rows": data.rows, "counts": data.counts}
     tree["client_class"] = data.client_class
@@ -41,15 +44,22 @@ def write_private_data(path: Path, data: TaskData, task: Choice) -> None:
         tree["context"] = data.context
     if nbytes(data.train.stored) <= LARGEST:
         tree["x"] = data.train.stored
-    write_tree(path, tree, {"task": task.name, "images": _digest(data.train.stored)})
+    asked = candidates.drawn(data, spec.seed)
+    if asked is not None:
+        tree["member"] = asked[1]
+    write_tree(path, tree, {"task": spec.task.name, "images": _digest(data.train.stored)})
 
 
-def write_aux(path: Path, data: TaskData, task: Choice) -> None:
-    """Write the auxiliary examples, which an attacker may be granted.
+def write_known(folder: Path, data: TaskData, spec: RunSpec) -> None:
+    """Write the examples that an attacker may be granted into the run ``folder``.
 
-    x (n, ...), y (n,), and targets where there are some.
+    x (n, ...), y (n,), and targets where there are some: auxiliary data, and the candidates.
     """
-    write_tree(path, data.aux.tree, {"task": task.name})
+    head = {"task": spec.task.name}
+    write_tree(folder / FILES["aux_data"], data.aux.tree, head)
+    asked = candidates.drawn(data, spec.seed)
+    if asked is not None:
+        write_tree(folder / FILES["candidates"], asked[0].tree, head)
 
 
 def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:

@@ -145,21 +145,27 @@ class Recorder(Observer[Federation]):
                 self._update(fed, name, row(each, j), [rows[0][p : p + 1]], [one], p)
 
     def trained(self, fed: Federation, name: str, each: Tree, todo: Plan, update: Tree) -> None:
-        """Of those who are not audited the last layer's part of the update is kept.
+        """Of those who are not audited the last layer's part of the update is kept, or all of it.
 
-        An attack on that part so has all clients for units. Where single updates were never made,
+        An attack on that part so has all clients for units; and who adds up covered updates of all
+        rounds has whole ones, where the network is small. Where single updates were never made,
         they are made here by the reference.
         """
         pooled = self._pools(fed) and "update" not in fed.summed
         if not pooled and not self._keeps_last_layers(fed):
             return
-        kept = self._audited(fed)[1]
+        # In an audited round those are kept whole who are attacked in it, and nobody else.
+        whole = pooled and self._pools_whole(fed) and not self.policy.audits(fed.t, self.rounds)
+        kept = range(len(fed.chosen)) if whole else self._audited(fed)[1]
         to = "aggregator" if "update" in fed.summed else "server"
-        for part in last_layers.last_layers_of(fed, kept, name, each, todo, update):
-            client = (fed.t, fed.phase, part.client)
-            message = Message(*client, to, "update", part.sent, part="last_layer")
+        for part in last_layers.parts_of(fed, kept, name, each, todo, update, whole=whole):
+            client = (fed.t, fed.phase, f"client/{part.client}")
+            message = Message(*client, to, "update", part.sent, part="" if whole else "last_layer")
             message = replace(message, sparse="update" in fed.masked)
             self.sent.append(message)
+            if whole and part.labels:
+                own = self.labels.setdefault(str(part.client), {}).setdefault(str(fed.phase), {})
+                own["y"] = torch.cat(part.labels)
             if part.bare is not None:
                 bare = replace(message, receiver="server", payload=part.bare, sparse=False)
                 self._bare(bare, message)
@@ -168,7 +174,10 @@ class Recorder(Observer[Federation]):
         return self.policy.keeps_last_layers(fed.t, self.rounds, last_layers.turns(fed))
 
     def _pools(self, fed: Federation) -> bool:
-        return self.policy.pools(fed.t, self.rounds, last_layers.pooled(fed))
+        return self.policy.pools(fed.t, self.rounds, last_layers.pooled(fed, self.rounds))
+
+    def _pools_whole(self, fed: Federation) -> bool:
+        return last_layers.pools_whole(fed, self.rounds)
 
     def _audited(self, fed: Federation) -> tuple[list[int], list[int]]:
         """The places in the round of those whose updates are kept whole, and in part."""

@@ -174,11 +174,11 @@ class Recording(Source):
         return FILES.get(held) in self.run.meta["files"]
 
     def _held(self, held: str) -> Any:
-        if held == "aux_data":
-            return self._aux_data
-        if held and self._has(held):
-            return self._gallery if held == "gallery" else self._updates
-        return None
+        if not held or not self._has(held):
+            return None
+        if held == "gallery":
+            return self._gallery
+        return self._examples[held] if held in ("aux_data", "candidates") else self._updates
 
     def _without(self, name: str) -> str:
         there = ", ".join(row.name for row in ROWS if row.held and self._has(row.held))
@@ -193,9 +193,10 @@ class Recording(Source):
         return lost_parts(self.run, kinds, knows)
 
     @cached_property
-    def _aux_data(self) -> Examples:
-        tree = self.run.tree(FILES["aux_data"])[0]
-        return Examples.of(tree).to(self.device, self.dtype)
+    def _examples(self) -> dict[str, Examples]:
+        there = [held for held in ("aux_data", "candidates") if self._has(held)]
+        read = {held: Examples.of(self.run.tree(FILES[held])[0]) for held in there}
+        return {held: some.to(self.device, self.dtype) for held, some in read.items()}
 
     @cached_property
     def _gallery(self) -> Examples:

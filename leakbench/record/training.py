@@ -273,8 +273,8 @@ def _finish(
     write_csv(folder / "diagnostics.csv", RUN_DIAGNOSTICS, diagnostic_rows(scores))
     traffic, head = fed.traffic.tensors(), {"columns": ["round", "sender", "receiver"]}
     write_tree(folder / "transcript" / "rounds.safetensors", traffic, head)
-    private_data.write_aux(folder / "known" / "aux_data.safetensors", data, spec.task)
-    private_data.write_private_data(folder / "truth" / "data.safetensors", data, spec.task)
+    private_data.write_known(folder, data, spec)
+    private_data.write_private_data(folder / "truth" / "data.safetensors", data, spec)
     checkpoint.leave(fed, folder)
     (folder / checkpoint.STATE).unlink(missing_ok=True)
     for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote

@@ -174,8 +174,16 @@ def _example(truth: Truth, roles: dict[str, Any]) -> Portrayed:
     guess = roles["attack"].guess
     made = [g.guess for g in roles.values() if not g.guess.failed]
     true = truth.answer(guess).originals(made[0] if made else guess)
-    unit, clip = f"{guess.unit}/{int(true.rows[0])}", truth.task.lies_in.bounded
-    return Portrayed(unit, true.x[0], lambda g: true.beside(g.tensors["x"], clip=clip)[0])
+    row, clip = int(true.rows[0]), truth.task.lies_in.bounded
+
+    def image(g: Guess) -> torch.Tensor:
+        """What it makes of the example; nothing where it is about others."""
+        own = truth.answer(guess).originals(g)
+        if row not in own.rows.tolist():
+            return torch.full_like(true.x[0], math.nan)
+        return own.beside(g.tensors["x"], clip=clip)[own.rows.tolist().index(row)]
+
+    return Portrayed(f"{guess.unit}/{row}", true.x[0], image)
 
 
 def _mean(truth: Truth, guess: Guess) -> Portrayed:

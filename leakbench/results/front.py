@@ -34,12 +34,14 @@ def mark(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:
 def fits_front(n: Number) -> bool:
     """May it lie on a front at all?
 
-    Not a dead run, not a number of an attack too weak to judge or of attacks that ran on unlike
+    Not a dead run, not a number of an attack whose control failed (though unit by unit it may be
+    beyond its blind guess), that is too weak to judge, or of attacks that ran on unlike
     seeds, and not the worst case of a configuration that only the paper's own attack tried: there
     nobody else looked.
     """
     alone = n.attacker.name == ANY and n.attacker.rung == "paper"
-    return "dead_run" not in n.flags and not (n.weak or n.uneven or alone)
+    doubted = {"dead_run", "control_failed"} & {*n.flags}
+    return not (doubted or n.weak or n.uneven or alone)
 
 
 def best_numbers(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:

@@ -87,16 +87,19 @@ def setting_names(
     """``Configuration.key`` -> name.
 
     The method, its principal parameters and those that differ between its settings of a task, the
-    wrappers.
+    wrappers with theirs that differ: "FedAvg + clip_noise 0.03".
 
     Args:
         every: the configurations that are shown together.
         methods: the defense's name -> what it calls itself.
     """
-    values: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    values: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for c in every:
         for name, value in c.params.items():
             values[c.task, c.defense, name].add(canonical(value))
+        for w in c.wrappers:
+            for name, value in w.get("params", {}).items():
+                values[c.task, c.defense, w["name"], name].add(canonical(value))
     names = {}
     for c in every:
         method = methods.get(c.defense) or Method(c.defense)
@@ -104,12 +107,23 @@ def setting_names(
         for name, value in c.params.items():
             if name in method.principal or len(values[c.task, c.defense, name]) > 1:
                 told.append((method.letter(name), _value(value)))
-        names[c.key] = SettingName(method.title, tuple(told), c.wrapped)
+        wrapped = []
+        for w in c.wrappers:
+            place = c.task, c.defense, w["name"]
+            differ = {k: v for k, v in w.get("params", {}).items() if len(values[*place, k]) > 1}
+            wrapped.append(_wrapper(w["name"], differ))
+        names[c.key] = SettingName(method.title, tuple(told), tuple(wrapped))
     twice = Counter((c.task, str(names[c.key])) for c in every)
     for c in every:
         if twice[c.task, str(names[c.key])] > 1:
             names[c.key] = replace(names[c.key], mark=fingerprint(c.key)[:4])
     return names
+
+
+def _wrapper(name: str, differ: Mapping[str, Any]) -> str:
+    """As in "clip_noise 0.03", or "clip_noise clip 1, noise 0.03" where two parameters differ."""
+    told = [_value(v) if len(differ) == 1 else f"{k} {_value(v)}" for k, v in differ.items()]
+    return f"{name} {', '.join(told)}".strip()
 
 
 def _value(value: Any) -> str:

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 # kind.
 ROWS = ".rows"
 # One with "<kind>.among" is about all rows of it, in no order, and may hold more guesses than there
-# are rows.
+# are rows; with both it is about the rows that are named, in no order.
 AMONG = ".among"
+# One with "<kind>.classes" is of these classes, one for each guess, and about the rows of them that
+# are nearest: a client may have more of a class or fewer.
+CLASSES = ".classes"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
-from leakbench.attacking.guessing import ROLES, folder_of, saved
+from leakbench.attacking.guessing import ROLES, Role, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
 from leakbench.attacking.public_facts import Outline
 from leakbench.base.errors import LeakbenchError, MethodError, NotMeasured, NoWeights, UsageError
@@ -229,6 +229,7 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
     beside: dict[str, list[Score]] = {}
     failed: dict[str, bool] = {}
     checked: dict[str, dict[str, Checked]] = {r: {} for r in ROLES}
+    measures = {role: _measure(metric, cell, role, truth) for role in ROLES}
     for key, guess in cell.guesses["attack"].items():
         if metric.accepted_only and not guess.accepted:
             continue
@@ -236,14 +237,15 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
         blind = cell.guesses["floor"][key]
         if metric.floor_of == "attack" and not guess.failed:
             blind = guess
-        floor = _checked(metric, metric.floor or metric.score, blind, answer)
+        floor = _checked(metric, metric.floor or measures["floor"], blind, answer)
         mine = undefended = floor
         if not control.failed:
-            undefended = _checked(metric, metric.control or metric.score, control, answer)
+            measure = metric.control or measures["control"]
+            undefended = _checked(metric, measure, control, answer)
         if not guess.failed:
-            mine = _checked(metric, metric.score, guess, answer)
-            for name, measure in metric.beside:
-                beside.setdefault(name, []).extend(measure(guess, answer))
+            mine = _checked(metric, measures["attack"], guess, answer)
+            for name, more in metric.beside:
+                beside.setdefault(name, []).extend(more(guess, answer))
         for role, found in (("attack", mine), ("floor", floor), ("control", undefended)):
             scores[role] += found
         failed.update({s.unit: bool(guess.failed) or s.failed for s in mine})
@@ -265,6 +267,16 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
     if metric.remark:
         remark = metric.remark([*cell.guesses["attack"].values()], answer, scores["attack"])
     return Line(cell, metric, scores, beside, failed, checked, remark)
+
+
+def _measure(
+    metric: Metric, cell: Cell, role: Role, truth: Truth
+) -> Callable[[Guess, Any], list[Score]]:
+    """What scores a guess of this role."""
+    if metric.across is None:
+        return metric.score
+    there = [g for g in cell.guesses[role].values() if not g.failed]
+    return metric.across([(g, truth.answer(g)) for g in there])
 
 
 def _checked(

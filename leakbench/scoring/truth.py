@@ -16,12 +16,14 @@ from leakbench.base.streams import shared
 from leakbench.base.tree import Tree
 from leakbench.federation.input_range import InputRange
 from leakbench.federation.task import Task
-from leakbench.federation.task_data import in_gallery
+from leakbench.federation.task_data import Examples, in_gallery
 from leakbench.record import private_data
 from leakbench.record.folders import Run
+from leakbench.record.knowledge import FILES
 from leakbench.record.messages import round_file
 from leakbench.record.shapes import DataHeader, RoundHeader
-from leakbench.scoring.originals import AMONG, ROWS, Originals
+from leakbench.scoring.image_distances import match
+from leakbench.scoring.originals import AMONG, CLASSES, ROWS, Originals, as_floats
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +48,18 @@ class Truth:
     def data(self) -> Tree:
         """Who holds what: y (n,), rows (C, n_max), counts (C,), client_class (C,)."""
         return self._file[0]
+
+    @cached_property
+    def candidates(self) -> Tree:
+        """Of whom membership is asked: x (n, ...), y (n,), client (n,); and member (n,) bool.
+
+        Raises:
+            NotMeasured: the record has none.
+        """
+        if "member" not in self.data or FILES["candidates"] not in self.run.meta["files"]:
+            raise NotMeasured("the record has no candidates of whom membership could be asked")
+        asked = self.run.tree(FILES["candidates"])[0]
+        return {**asked, "member": self.data["member"] >= 0}
 
     def images(self, rows: Tensor) -> Tensor:
         """The training images in ``rows`` (k,), (k, ...) float64.
@@ -132,6 +146,19 @@ class Answer:
         return str(self.truth.run.meta["distance"])
 
     @property
+    def candidates(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(n, ...) floats, (n,) bool which are members, (n,) of which client: all there are."""
+        asked = self.truth.candidates
+        return Examples.of(asked).x, asked["member"], asked["client"]
+
+    @property
+    def member(self) -> Tensor:
+        """(n,) bool: which of the client's candidates it trained on."""
+        asked = self.truth.candidates
+        own: Tensor = asked["member"][asked["client"] == self.client]
+        return own
+
+    @property
     def signal(self) -> bool:
         """Are the inputs without bounds, as signals and tables, and no images in a range?"""
         return not self.input_range.bounded
@@ -145,7 +172,8 @@ class Answer:
         """What ``guess`` is about.
 
         Rows of a message in their order (tensor "<kind>.rows"), all rows of one in any order
-        ("<kind>.among"), or the examples behind an update (of its "phase"), each once: who trains
+        ("<kind>.among"), some of them in any order (both), those of some classes
+        ("<kind>.classes"), or the examples behind an update (of its "phase"), each once: who trains
         on one in several steps is guessed in each of these, and the nearest guess counts.
 
         Raises:
@@ -153,17 +181,40 @@ class Answer:
             NotMeasured: which examples they are cannot be told, or they lie outside of the range
                 that the task declares.
         """
-        for name, tensor in guess.tensors.items():
+        given = guess.tensors
+        for name in given:
+            kind = name.removesuffix(ROWS)
             if name.endswith(ROWS):
-                at, kind = tensor.cpu(), name.removesuffix(ROWS)
-                return self._originals(self.inputs(kind)[at], self.rows(kind)[at], ordered=True)
+                at, ordered = given[name].cpu(), kind + AMONG not in given
+                return self._originals(self.inputs(kind)[at], self.rows(kind)[at], ordered=ordered)
+        for name in given:
+            kind = name.removesuffix(AMONG)
             if name.endswith(AMONG):
-                kind = name.removesuffix(AMONG)
                 x, rows = self.inputs(kind), self.rows(kind)
                 return self._originals(x, rows, ordered=False, spare=True)
+        for name in given:
+            if name.endswith(CLASSES):
+                return self._of_classes(guess, name.removesuffix(CLASSES))
         x, _, rows = self.batch(_phase(guess))
         once = _once(rows)
         return self._originals(x[once], rows[once], ordered=False, spare=len(once) < len(rows))
+
+    def _of_classes(self, guess: Guess, kind: str) -> Originals:
+        """Of each class as many rows behind ``kind`` as were guessed, at most; the nearest ones."""
+        x, rows, lies = self.inputs(kind), self.rows(kind), self.input_range
+        named = guess.tensors[kind + CLASSES].cpu()
+        made = lies.unit(as_floats(guess.tensors["x"].cpu(), lies)).reshape(-1, *x.shape[1:])
+        y = self.truth.data["y"][rows]
+        chosen = []
+        for c in sorted({*named.tolist()} & {*y.tolist()}):
+            mine, some = (y == c).nonzero().flatten(), made[named == c]
+            fewer = len(some) < len(mine)
+            near = match(lies.unit(x[mine]), some, clip=not self.signal) if fewer else slice(None)
+            chosen.append(mine[near])
+        if not chosen:
+            raise NotMeasured("the client has no example of the classes that were guessed")
+        at = torch.cat(chosen).sort().values
+        return self._originals(x[at], rows[at], ordered=False, spare=len(made) > len(at))
 
     def _originals(self, x: Tensor, rows: Tensor, **how: bool) -> Originals:
         return Originals.of(x, rows, self.input_range, **how)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from leakbench.base import UsageError, torch
 from leakbench.data import Rule, marker, splits
@@ -53,6 +53,10 @@ SPLIT = (
 )
 SPLIT_PARAM = "classes of a client (qua), concentration (dir), shards of a client (shards)"
 LOCAL_SIZE = "training examples of a client on average; 0: the whole training set is used"
+HELD_OUT = (
+    "examples of each client that it does not train on, so that membership is asked of its own; 0:"
+    " auxiliary data of the same classes stand in"
+)
 ANY_MARKER = "marker in all inputs of half of the clients, for attacks that infer it"
 IMAGE_MARKER = "marker in all images of half of the clients, for attacks that infer it"
 
@@ -71,7 +75,14 @@ class SplitTask(Task):
     split: Rule = Field("class", description=SPLIT)
     split_param: float = Field(2.0, gt=0, description=SPLIT_PARAM)
     mean_local_size: int = Field(0, ge=0, description=LOCAL_SIZE)
+    held_out: int = Field(0, ge=0, description=HELD_OUT)
     context: str = Field("none", description=ANY_MARKER)
+
+    @model_serializer(mode="wrap")
+    def _plain(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without ``held_out`` where nothing is: such a run is called as it always was."""
+        told: dict[str, Any] = dump(self)
+        return {k: v for k, v in told.items() if k != "held_out" or v}
 
     @model_validator(mode="after")
     def _one_client_per_class(self) -> Self:
@@ -128,11 +139,17 @@ class SplitTask(Task):
         x, y = train.stored[some], train.y[some]
         how: dict[str, Any] = {"rule": self.split, "param": self.split_param, "stream": stream}
         parts = splits.split_rows(y, clients=self.clients, classes=self.classes, **how)
+        out = None
+        if self.held_out:
+            parts, out = splits.held_out(parts, self.held_out, stream)
         marked = None
         if self.context != "none":
             marked = marker.with_marker(self.clients, stream)
-            theirs = torch.cat([parts[c] for c in marked.nonzero().flatten().tolist()])
+            dealt = [torch.cat([p, o]) for p, o in zip(parts, out, strict=True)] if out else parts
+            theirs = torch.cat([dealt[c] for c in marked.nonzero().flatten().tolist()])
             x[theirs] = marker.paste(x[theirs], self.context)
         rows, counts = padded(parts)
         own = torch.arange(self.clients) if self.one_class_each else torch.full((self.clients,), -1)
-        return TaskData(replace(train, stored=x, y=y), test, aux, rows, counts, own, marked)
+        held = torch.stack(out) if out else None
+        shown = replace(train, stored=x, y=y)
+        return TaskData(shown, test, aux, rows, counts, own, marked, held_out=held)

@@ -13,7 +13,6 @@ from leakbench.federation.task_data import TaskData
 from leakbench.record import private_data
 from leakbench.record.folders import Run
 from leakbench.record.origin import data_digest, official
-from leakbench.record.parts import AUX_DATA
 from leakbench.record.run_json import digest_of
 from leakbench.record.runspec import RunSpec, parts
 from leakbench.verifying import same
@@ -56,10 +55,10 @@ def _said(run: Run, data: TaskData) -> Finding:
 
 
 def _files(run: Run, spec: RunSpec, data: TaskData, folder: Path) -> Iterator[Finding]:
-    """The two files of a run that hold data of its task."""
-    private_data.write_private_data(folder / DATA, data, spec.task)
-    private_data.write_aux(folder / AUX_DATA, data, spec.task)
-    for name in (DATA, AUX_DATA):
+    """The files of a run that hold data of its task."""
+    private_data.write_private_data(folder / DATA, data, spec)
+    private_data.write_known(folder, data, spec)
+    for name in sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*.safetensors")):
         if name not in run.meta["files"]:
             yield unchecked(name, "the task's data, loaded again", "this part of a run has it not")
         elif file_digest(folder / name) == run.meta["files"][name]:

@@ -89,7 +89,10 @@ def headline(question: Question) -> tuple[Span, ...]:
             "part": (span("leaks in part", "part"), span(end)),
             "held": (span("held", "held"), span(f" against every attack tried{end}")),
         }
-        return (span("The one defense setting judged "), *said[sure[0].verdict.tone])
+        one = "The one defense setting judged "
+        if len(defenses) > 1:
+            one = f"The one of {len(defenses)} defense settings that could be judged "
+        return (span(one), *said[sure[0].verdict.tone])
     first: tuple[Span, ...]
     if leak == total:
         first = (span(f"All {total} defense settings leak", "leak"), most)

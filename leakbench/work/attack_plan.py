@@ -19,7 +19,7 @@ from leakbench.record.recording import Recording
 from leakbench.work import pipeline
 
 LEAST, STEP = 64, 1.2  # a setting is sought from this part of the time on, in such steps
-LONGEST = 600.0  # seconds; an attack predicted to take longer runs only when it is named
+LONGEST = 600.0  # seconds; an attack that nobody named gets no more
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,22 @@ class AttackPlan:
         done = self.obstacle or self.there.complete
         return 0.0 if done else float(self.choice.seconds(self.recording))
 
+    def within(self, seconds: float) -> AttackPlan:
+        """The same in so many seconds, where the attack has such a setting; else as it is."""
+        if self.seconds <= seconds:
+            return self
+        return replace(self, choice=self.choice.within(self.recording, seconds))
+
+    @property
+    def unnamed(self) -> tuple[AttackPlan, str]:
+        """What of it is made where nobody named it, and what is said of the rest."""
+        less, minutes = self.within(LONGEST), f"about {self.seconds / 60:.0f} minutes"
+        if less.long:
+            return less, f"it would take {minutes}; name it to run it"
+        if less is self:
+            return less, ""
+        return less, f"it would take {minutes}: made is {less.choice.title}; name it to run it all"
+
     @property
     def long(self) -> bool:
         """Does it take so long that it is made only where somebody named it?"""
@@ -64,9 +80,9 @@ class AttackPlan:
         """The same in the least time for which the attack has a setting, by its own word."""
         seconds = self.seconds / LEAST
         while 0 < seconds < self.seconds:
-            less = self.choice.within(self.recording, seconds)
-            if less != self.choice:
-                return replace(self, choice=less)
+            less = self.within(seconds)
+            if less is not self and less.choice != self.choice:
+                return less
             seconds *= STEP
         return self
 
@@ -98,9 +114,7 @@ def made_within(run: Path, seconds: float, device: str, progress: Progress) -> l
     ends, made = time.monotonic() + seconds, []
     for whole in plans:
         left = ends - time.monotonic()
-        plan = whole
-        if whole.seconds > left:
-            plan = AttackPlan(recording, whole.choice.within(recording, left))
+        plan = whole.within(left)
         title = plan.choice.title
         if plan.seconds > left:
             least = whole.least

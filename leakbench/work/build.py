@@ -155,13 +155,17 @@ class _Attacks:
                 self.unfit.setdefault(choice.title, f"{setting}: {why}")
                 continue
             self.fit.add(choice.title)
+            if wanted.attacks is None and not wanted.spec.attacks:
+                plan, rest = plan.unnamed
+                if rest:
+                    made = "not run" if plan.long else "shortened"
+                    self.told.append((setting, f"{choice.title} is {made}", rest, run.seed))
+                if plan.long:
+                    continue
+                choice = plan.choice
             if why := damage.cleared_attack(run, plan.folder.name):
                 what = f"{choice.title} damaged, so it is made again"
                 self.told.append((setting, what, why, run.seed))
-            if wanted.attacks is None and not wanted.spec.attacks and plan.long:
-                long = f"it would take about {plan.seconds / 60:.0f} minutes; name it to run it"
-                self.told.append((setting, f"{choice.title} is not run", long, run.seed))
-                continue
             counted.add(plan.folder.name)
             self.reused += plan.there.complete
             if not plan.there.complete:

@@ -17,7 +17,7 @@ from reports._words import FLAGS, several
 FINE, MIND, WRONG = ("ok", "✓"), ("mind", "!"), ("bad", "✕")
 FEW = 6  # names in a line
 # What no attack of leakbench does yet; see docs/threat-models.md.
-NEVER = "a server or client that changes a message, clients that collude, membership inference"
+NEVER = "a server or client that changes a message, clients that collude, shadow federations"
 NOTED = {
     "gradient_vanished": "Vanished updates.",
     "other_engine": "Engines differ.",

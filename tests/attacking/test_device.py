@@ -33,6 +33,8 @@ RUNS = {
     "fedaa": {"params": SHORT["fedaa"]},
     "flea": {"params": {"epochs": 1}, "task_params": MARKED},
     "feddata": {},
+    "fedmix": {"params": {"size": 2}},
+    "ccvr": {"params": {"shares": "statistics"}, "task_params": {**TASK, "mean_local_size": 20}},
     "scaffold": {"params": {"epochs": 1}},
     "fedgen": {"params": {"epochs": 1}, "wrappers": [("clip_noise", {})]},
     "fedproto": {},

@@ -39,6 +39,8 @@ CHEAP = {
     "gradient_inversion": {"targets": 1, "at": ["final"], "steps": 8, "restarts": 1},
     "decoder": {"epochs": 1, "steps": 4},
     "feature_inversion": {"epochs": 1, "steps": 4, "iterations": 1},
+    "mean_inversion": {"groups": 1, "steps": 2},
+    "statistics_inversion": {"clients": 2, "most": 200, "starts": 1, "steps": 4},
     "context": {"samples": 30, "draws": 2, "at": ["final"]},
 }
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1}
@@ -64,8 +66,8 @@ def settings():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs of FedGN that differ in their seed alone, and two that share features, one of them
-    with a marker planted, FedAA on classes and on captions, FedUV, FedHide, FedMetric, FedGen, and
-    updates under noise, and of clients with few examples.
+    with a marker planted, FedAA on classes and on captions, FedUV, FedHide, FedMetric, FedGen,
+    CCVR's statistics, FedMix's means, and updates under noise, and of clients with few examples.
     """
     out = tmp_path_factory.mktemp("runs")
     write_flickr8k(out / "data", images=60)
@@ -94,6 +96,8 @@ def runs(tmp_path_factory):
                 params={**FEDAA, "fraction": 1.0},
             ),
             "feduv": trained(out, "feduv", 2),
+            "statistics": trained(out, "ccvr", 2, params={"shares": "statistics"}),
+            "means": trained(out, "fedmix", 2),
             "noised": trained(out, "fedavg", wrappers=[("clip_noise", {"noise": 0.1})]),
             "few": trained(out, "fedavg", 3, **FEW),
             "few, noised": trained(out, "fedavg", 3, **FEW, wrappers=[("clip_noise", {})]),

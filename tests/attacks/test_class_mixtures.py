@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from attacks import _class_mixtures
 from attacks._class_mixtures import Equation
+from attacks._disaggregation import weights_of
 from leakbench import api
 from leakbench.attacking.guessing import saved
 from leakbench.attacking.transcript import Transcript
@@ -81,6 +82,45 @@ def test_noise_that_is_drawn_anew_cancels():
     )
     assert many > 0.9
     assert many > few + 0.1
+
+
+def test_one_message_that_went_astray_does_not_drown_the_others():
+    held = shares()
+    known = equations([[i] for i in range(CLIENTS)] * 20, held)
+    e, far = known[7], 1e30
+    known[7] = replace(e, seen=far * e.seen, length=far**2 * e.length)
+    assert overlap(found(known), held) > 0.97
+
+
+def named(shares, held):
+    """The mean share of the classes named or held that are both."""
+    both, either = (shares > 0) & (held > 0), (shares > 0) | (held > 0)
+    return float((both.sum(1) / either.sum(1)).mean())
+
+
+def test_a_class_is_denied_only_by_who_knows():
+    """One class of four is none. Noise that hides which has all named; less has the three."""
+    hidden, clear = [], []
+    for seed in range(10):
+        held = torch.zeros(CLIENTS, CLASSES, dtype=torch.float64)
+        held[:, :3] = 1 / 3
+        held = torch.stack([row[torch.randperm(CLASSES, generator=dice(seed))] for row in held])
+        alone = [[i] for i in range(CLIENTS)] * 20
+        hidden.append(named(found(equations(alone, held, noise=40.0, seed=seed + 1)), held))
+        clear.append(named(found(equations(alone, held, noise=0.02, seed=seed + 1)), held))
+    assert sum(hidden) / 10 > 0.65  # who names all has 0.75, who guesses three has 0.60
+    assert sum(clear) / 10 > 0.95
+
+
+def test_the_standard_error_is_how_far_off_shares_are():
+    held, off, said = shares(3) + 0.2, [], []
+    for seed in range(10):
+        known = equations(cohorts(60, seed=99 * seed), held, noise=0.3, seed=seed + 1)
+        weights = weights_of([e.parts for e in known], range(CLIENTS))
+        told, error = _class_mixtures.solved(weights, known)
+        off.append((told - held).square().mean())
+        said.append(error.square().mean())
+    assert 0.5 < (sum(said) / sum(off)) ** 0.5 < 1.5
 
 
 def test_a_message_that_is_not_explained_counts_less():

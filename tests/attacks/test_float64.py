@@ -12,6 +12,7 @@ CASES = {
     "prototype_picture": ("fedgn", {"steps": 2, "way": "pixels"}),
     "feature_inversion": ("flea", {"iterations": 1}),
     "decoder": ("flea", {"steps": 4}),
+    "statistics_inversion": ("ccvr", {"clients": 1, "most": 200, "starts": 1, "steps": 2}),
     "adversarial_examples": ("fedaa", {"steps": 1}),
 }
 
@@ -19,8 +20,9 @@ CASES = {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     out, made = tmp_path_factory.mktemp("runs"), {}
-    for name in ("fedgn", "flea", "fedaa"):
-        params = {"search_steps": 1, "epochs": 1} if name == "fedaa" else {}
+    how = {"fedaa": {"search_steps": 1, "epochs": 1}, "ccvr": {"shares": "statistics"}}
+    for name in ("fedgn", "flea", "fedaa", "ccvr"):
+        params = how.get(name, {})
         made[name] = api.train(name, params=params, rounds=1, out=out, dtype="float64")
     return made
 

@@ -6,26 +6,35 @@ import statistics
 
 import pytest
 import torch
+from helpers.small_runs import trained
 from sklearn.datasets import load_digits
 from torch.nn import functional as F
 
 from attacks import _updates
-from attacks._inversion import check, engines
+from attacks._input_prior import InputPrior
+from attacks._inversion import check, engines, likelihood
 from attacks._inversion.stack import Stack
 from attacks._inversion.victims import Victim
-from attacks.gradient_inversion import GradientInversion
+from attacks.gradient_inversion import FEWEST, GradientInversion
+from leakbench.attacking import Outline
 from leakbench.attacking.transcript import Transcript
 from leakbench.attacking.view import View
 from leakbench.base.streams import Rng
+from leakbench.federation import Examples
+from leakbench.federation.input_range import UNIT
 from leakbench.models.networks import MODELS, initialise
+from leakbench.record.recording import Recording
 from leakbench.scoring.image_distances import psnr
 
 DIGITS = load_digits()
 IMAGES = torch.tensor(DIGITS.images / 16.0).float()[:, None]
 LABELS = torch.tensor(DIGITS.target)
+PRIOR = InputPrior(Examples(IMAGES[500:1000], LABELS[500:1000]), UNIT)
 ROWS = [0, 1]
 SHAPE = (1, 8, 8)
-HOW = GradientInversion(source="pooled", message="update", engine="signed_adam", steps=150)
+HOW = GradientInversion(
+    source="pooled", message="update", engine="signed_adam", steps=150, restarts=4
+)
 BATCH = 4  # more than a client has
 
 
@@ -43,6 +52,8 @@ def seen(rounds=(ROWS, ROWS, ROWS), *, batch=BATCH, net="cnn", **how):
         said.add("model", net.state_dict(), sender="server", receiver="client/*", round=t)
         loss = F.cross_entropy(net(IMAGES[rows]), LABELS[rows])
         slopes = torch.autograd.grad(loss, list(net.parameters()))
+        if how.get("optimizer") == "adam":
+            slopes = tuple(g / (g.abs() + 1e-8) for g in slopes)
         update = [-0.1 * g for g in slopes]
         said.add("update", update, sender="client/0", labels=LABELS[rows], round=t)
     return said
@@ -52,7 +63,7 @@ def found(said):
     """The last round's update and those that are known to be of the same images."""
     view = View(HOW.threat, said, said.rounds)
     (b,) = _updates.shortest(view, probe=False, most=8)
-    return view, b, _updates.before(view, b, 8)
+    return view, b, _updates.before(view, b, 8, 12)
 
 
 def victim(said, *, together):
@@ -80,6 +91,29 @@ def test_all_are_found_that_hold_the_same_examples():
 def test_what_may_be_of_other_examples_is_left_alone(said):
     *_, alike = found(said)
     assert alike == []
+
+
+FULL = [0, 1, 2, 3, 5, 7]  # of six classes
+
+
+def test_a_whole_batch_of_the_same_labels_again_and_again_is_of_the_same_examples():
+    *_, alike = found(seen((FULL, FULL[::-1], FULL), batch=len(FULL)))
+    assert [o.message.round for o in alike] == [1, 2]
+    once = [*FULL[:-1], 8]  # another label in one round: there are more examples
+    *_, alike = found(seen((FULL, once, FULL), batch=len(FULL)))
+    assert alike == []
+    alone = [0, 10, 20, 30]  # of one class nobody can tell
+    *_, alike = found(seen((alone, alone, alone), batch=len(alone)))
+    assert alike == []
+
+
+def test_twins_of_a_class_do_not_remain_one_image():
+    """Three of a class, and no noise: a search that begins at one point for all ends there."""
+    rows = [0, 10, 20]
+    assert len(set(LABELS[rows].tolist())) == 1
+    one = victim(seen([rows] * 4, net="lenet"), together=True)
+    x = likelihood.search(one, PRIOR, 100, 1, torch.Generator().manual_seed(0))[0].x
+    assert float((x[0] - x[1]).square().mean()) > 0.01
 
 
 def test_the_mismatch_is_the_mean_of_each():
@@ -117,6 +151,13 @@ def test_together_they_tell_more_than_one():
     assert believed
 
 
+def test_signs_of_several_steps_of_adam_tell_more_than_those_of_one():
+    said = seen(optimizer="adam")
+    alone, _ = searched(said, together=False)
+    both, _ = searched(said, together=True)
+    assert both > alone + 2
+
+
 def test_images_that_only_look_alike_are_not_believed():
     """Other images of the same labels: no one set matches both."""
     others = [row + 10 for row in ROWS]
@@ -136,24 +177,94 @@ def test_it_is_refused_where_no_two_updates_are_of_the_same():
         attacked(seen((ROWS,)))
     with pytest.raises(Exception, match="breaching reads one update alone: use source=single"):
         attacked(seen(), engine="breaching", attacker="naive")
-    with pytest.raises(Exception, match="steps of Adam"):
-        attacked(seen(optimizer="adam"))
+
+
+def noised(level, *, together, seed=0):
+    """Six updates of one client, with noise of ``level`` times their norm on each number."""
+    dice = torch.Generator().manual_seed(seed)
+    one = victim(seen([ROWS] * 6, net="lenet"), together=together)
+    for v in (one, *one.beside):
+        update = v.behind.message.payload
+        size = sum(float(t.square().sum()) for t in update.values()) ** 0.5
+        for t in update.values():
+            t.add_(level * size * torch.randn(t.shape, generator=dice))
+    return one
+
+
+def error_of(x):
+    return float((x.float() - IMAGES[ROWS]).square().mean())
 
 
 def test_noise_that_is_drawn_anew_for_each_round_cancels():
-    from attacks._inversion import likelihood
-    from leakbench.federation import Examples
-
-    dice = torch.Generator().manual_seed(0)
     told = {}
     for together in (False, True):
-        one = victim(seen([ROWS] * 6, net="lenet"), together=together)
-        for v in (one, *one.beside):
-            update = v.behind.message.payload
-            size = sum(float(t.square().sum()) for t in update.values()) ** 0.5
-            for t in update.values():
-                t.add_(0.02 * size * torch.randn(t.shape, generator=dice))
-        aux = Examples(IMAGES[500:1000], LABELS[500:1000])
-        found = likelihood.search(one, aux, 100, 1, dice)[0].x.float()
-        told[together] = float((found - IMAGES[ROWS]).square().mean())
+        one = noised(0.02, together=together)
+        dice = torch.Generator().manual_seed(0)
+        told[together] = error_of(likelihood.search(one, PRIOR, 100, 1, dice)[0].x)
     assert told[True] < told[False] / 3
+
+
+def test_of_noise_alone_all_rounds_tell_nothing():
+    """Ten nulls: noise of ten times an update's norm on each of its numbers."""
+    likely, guess = 0.0, 10 * error_of(PRIOR.means(LABELS[ROWS].tolist()))
+    for seed in range(10):
+        one, dice = noised(10.0, together=True, seed=seed), torch.Generator().manual_seed(seed)
+        likely += error_of(likelihood.search(one, PRIOR, 40, 1, dice)[0].x.clamp(0, 1))
+    assert 0.9 * guess < likely < 1.5 * guess
+
+
+@pytest.mark.parametrize("kind", ["update", "model"])
+@pytest.mark.parametrize("when", [1, 3])
+def test_a_round_that_is_not_finite_is_left_out(kind, when):
+    said = seen()
+    (m,) = [m for m in said._messages.values() if (m.kind, m.round) == (kind, when)]
+    next(iter(m.payload.values())).fill_(torch.nan)
+    (guess,) = said.attack("gradient_inversion", source="pooled", targets=1, steps=5)
+    assert (
+        guess.failed
+        == {
+            (1, "update"): "",
+            (1, "model"): "",
+            (3, "update"): "the update is not finite",
+            (3, "model"): "what its sender had received is not finite",
+        }[when, kind]
+    )
+
+
+def test_an_exact_step_of_adam_is_matched_where_the_likeliest_is_sought(monkeypatch):
+    """There is no noise to be likely, and most of its numbers tell their signs alone."""
+    sought = []
+
+    def search(victim, *args):
+        sought.append(victim)
+        return []
+
+    monkeypatch.setattr(likelihood, "search", search)
+    aux = (IMAGES[500:1000], LABELS[500:1000])
+    how = HOW.model_copy(update={"prior": "principal", "steps": 5})
+    for optimizer, likely in (("adam", 0), ("sgd", 1)):
+        said = seen(optimizer=optimizer, aux_data=aux)
+        view = View(how.threat, said, said.rounds)
+        (b,) = _updates.shortest(view, probe=False, most=8)
+        one = Victim(view, b, b.labels, {}, (), 0)
+        sought.clear()
+        how._searched(view, [one], torch.Generator().manual_seed(0))
+        assert len(sought) == likely
+
+
+def test_in_less_time_fewer_updates_are_attacked_then_once_then_in_fewer_steps(tmp_path):
+    params = {"steps": 1, "optimizer": "sgd", "fraction": 1.0, "batch": 500}
+    task = {"clients": 4, "split": "iid", "mean_local_size": 4}
+    run = trained(tmp_path, "fedavg", rounds=4, params=params, task_params=task)
+    how = GradientInversion(source="pooled", message="update")
+    outline = Outline(Recording(run), how.threat)
+    whole, told = how.seconds(outline), []
+    for share in (1 / 3, 1 / 8, 1 / 20, 1 / 40):
+        less = how.model_copy(update=how.within(outline, share * whole))
+        assert less.seconds(outline) <= share * whole
+        told.append((less.targets, len(less.at), less.restarts, less.steps))
+    targets, stages, starts, steps = zip(*told, strict=True)
+    assert sorted(targets, reverse=True) == [*targets]
+    assert (stages[0], stages[-1], starts[0], starts[-1]) == (len(how.at), 1, 2, 1)
+    assert steps[0] == how.steps > steps[-1] >= FEWEST
+    assert how.within(outline, whole / 1000) == {}

@@ -26,8 +26,8 @@ from helpers.small_runs import (
 
 from attacks import _updates
 from attacks._label_shares import Biases, _simplest, fitted, solved, taken
-from attacks._noisy_counts import most_likely
-from attacks.label_inference import _repeated, counted
+from attacks._noisy_counts import most_likely, of_named
+from attacks.label_inference import _many, counted
 from leakbench import api, cli
 from leakbench.attacking import choices, guessing
 from leakbench.attacking.guess import Guess
@@ -818,17 +818,36 @@ class TestNoisyCounts:
 
 def test_names_stand_for_as_many_examples_as_the_statistics_beside_them_say():
     names = Message(3, 0, "client/1", "server", "labels", torch.tensor([2, 5]))
-    told = _repeated(names, {"count": torch.tensor([3, 1])})
-    assert told.payload.tolist() == [2, 2, 2, 5]
+    for many in ([3, 1], [0.03, 0.01]):  # as they are, and clipped
+        told = counted(_many(names, {"count": torch.tensor(many)}, 10), 10)
+        assert torch.allclose(told[[2, 5]] / told.sum(), torch.tensor([0.75, 0.25]).double())
     for other in (
         None,
         torch.ones(2),
         {"covariance": torch.ones(2)},
-        {"count": torch.tensor([3.0, 1.0])},
         {"count": torch.tensor([3, 1, 1])},
-        {"count": torch.tensor([-1, 1])},
-        {"count": torch.tensor([10**9, 1])},
+        {"count": torch.tensor([-1, 0])},
+        {"count": torch.tensor([torch.nan, 1.0])},
     ):
-        assert _repeated(names, other) is names
+        assert _many(names, other, 10) is names
+    assert _many(names, {"count": torch.tensor([3, 1])}, 4) is names  # no such class
     shares = Message(3, 0, "client/1", "server", "labels", torch.ones(2, 10))
-    assert _repeated(shares, {"count": torch.tensor([3, 1])}) is shares
+    assert _many(shares, {"count": torch.tensor([3, 1])}, 10) is shares
+
+
+@pytest.mark.parametrize("noise", [0.3, 3.0, 300.0])
+def test_noise_on_counts_of_named_classes_denies_none_and_errs_less_than_it_is(noise):
+    raw = shrunk = even = 0.0
+    for seed in range(30):
+        dice = torch.Generator().manual_seed(seed)
+        true = torch.randint(1, 20, (6,), generator=dice).double()
+        seen = true + noise * torch.randn(6, generator=dice, dtype=torch.float64)
+        found = of_named(seen)
+        assert bool((found > 0).all())
+        true = true / true.sum()
+        cut = seen.clamp(min=1e-9)
+        raw += float(torch.minimum(cut / cut.sum(), true).sum())
+        shrunk += float(torch.minimum(found / found.sum(), true).sum())
+        even += float(torch.minimum(torch.full_like(true, 1 / 6), true).sum())
+    assert shrunk >= raw - 0.3
+    assert shrunk > even if noise < 1 else shrunk > 0.8 * even

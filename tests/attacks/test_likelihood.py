@@ -9,11 +9,14 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from attacks import _updates
+from attacks._input_prior import InputPrior
 from attacks._inversion import engines, likelihood
 from attacks._inversion.victims import Victim
 from leakbench.attacking.transcript import Transcript
 from leakbench.attacking.view import View
 from leakbench.base import UsageError
+from leakbench.federation import Examples
+from leakbench.federation.input_range import UNIT
 
 SIDE, CLASSES, RATE = 6, 3, 0.1
 PLAIN = build("gradient_inversion", message="update", steps=60)
@@ -57,8 +60,7 @@ def victim(x, y, noise, seed=0):
     return Victim(view, behind, behind.labels, {}, (), 0)
 
 
-class Aux:
-    x, y = pictures(120, 7)
+PRIOR = InputPrior(Examples(*pictures(120, 7)), UNIT)
 
 
 def error(found, x):
@@ -70,10 +72,10 @@ def test_of_a_noised_update_the_likeliest_image_is_nearer_than_the_best_match_an
     errors = {"likely": 0.0, "match": 0.0, "guess": 0.0}
     for i in range(6):
         one = victim(x[i : i + 1], y[i : i + 1], 0.02, seed=i)
-        errors["likely"] += error(likelihood.search(one, Aux, 60, 2, dice())[0].x, x[i : i + 1])
+        errors["likely"] += error(likelihood.search(one, PRIOR, 60, 2, dice())[0].x, x[i : i + 1])
         (found,) = engines.search([one], PLAIN, "auto", dice())
         errors["match"] += error(min(found, key=lambda c: c.mismatch).x, x[i : i + 1])
-        errors["guess"] += error(likelihood.components(one, Aux)[0], x[i : i + 1])
+        errors["guess"] += error(PRIOR.means(one.labels.tolist()), x[i : i + 1])
     assert errors["likely"] < 0.5 * errors["guess"]
     assert errors["likely"] < 0.5 * errors["match"]
 
@@ -84,8 +86,8 @@ def test_of_noise_alone_it_stays_at_the_guess():
     likely = guess = 0.0
     for i in range(10):
         one = victim(x[i : i + 1], y[i : i + 1], 10.0, seed=i)
-        likely += error(likelihood.search(one, Aux, 60, 1, dice())[0].x, x[i : i + 1])
-        guess += error(likelihood.components(one, Aux)[0], x[i : i + 1])
+        likely += error(likelihood.search(one, PRIOR, 60, 1, dice())[0].x, x[i : i + 1])
+        guess += error(PRIOR.means(one.labels.tolist()), x[i : i + 1])
     assert likely > 0.9 * guess
     assert likely < 1.5 * guess
 
@@ -93,13 +95,13 @@ def test_of_noise_alone_it_stays_at_the_guess():
 def test_without_noise_it_comes_near():
     x, y = pictures(3, 10)
     one = victim(x[:1], y[:1], 0.0)
-    assert error(likelihood.search(one, Aux, 100, 1, dice())[0].x, x[:1]) < 1e-4
+    assert error(likelihood.search(one, PRIOR, 100, 1, dice())[0].x, x[:1]) < 1e-4
 
 
 def test_searches_that_end_apart_are_open():
     x, y = pictures(3, 10)
     one = victim(x[:1], y[:1], 0.0)
-    (alone,) = likelihood.search(one, Aux, 20, 1, dice())
+    (alone,) = likelihood.search(one, PRIOR, 20, 1, dice())
     assert "restarts_disagree" in likelihood.judge(one, [alone]).flags
     assert likelihood.judge(one, [alone, alone]).flags == ()
     assert not likelihood.judge(one, [alone, alone]).accepted

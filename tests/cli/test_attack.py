@@ -186,9 +186,37 @@ class TestAttack:
         code, _, err = cli("attack", where, "--force")
         assert (code, ran) == (0, [])
         assert "prototype_leakage on" in err
-        assert "would take about 15 minutes; name it with -a to run it." in err
+        assert "it would take about 15 minutes; name it to run it." in err
         assert cli("attack", where, "-a", "prototype_leakage")[0] == 0
         assert ran == ["prototype_leakage"]
+
+    def test_what_would_take_long_is_made_shorter_where_nobody_named_it(
+        self, cli, made, tmp_path, monkeypatch
+    ):
+        where = copied(folders.find([made])[0], tmp_path).path
+        attack = registry.load_plugin("attacks", "gradient_inversion")
+        monkeypatch.setattr(attack, "seconds", lambda self, run: 300.0 * self.targets)
+        monkeypatch.setattr(
+            attack, "within", lambda self, run, seconds: {"targets": int(seconds / 300)}
+        )
+        for other in set(registry.names("attacks")) - {"gradient_inversion"}:
+            monkeypatch.setattr(
+                registry.load_plugin("attacks", other), "obstacle", lambda self, run: "not today"
+            )
+        ran = []
+        monkeypatch.setattr(
+            pipeline,
+            "attack",
+            lambda run, name, params, *a, **k: (
+                ran.append(params["targets"]) or str(folders.load(where).attacks[0].path)
+            ),
+        )
+        code, _, err = cli("attack", where, "--force")
+        assert (code, set(ran)) == (0, {2})
+        assert (
+            "it would take about 40 minutes: made is gradient_inversion(targets=2); name it to run"
+            " it all." in err
+        )
 
     def test_json_holds_every_row_with_every_column(self, cli, made):
         code, out, err = cli("attack", made, "-a", "prototype_leakage", "--json", "-q")

@@ -51,3 +51,7 @@ def test_what_was_left_out_takes_as_long_as_what_was_done():
     # Of what was there before nothing is learned, and no guess is less than what was foretold.
     assert left(rest, [job("x", 0.0)] * 4, 60.0, 2) == 4.0
     assert left([job("y", 200.0)], [job("x", 5.0)], 0.1, 2) == 200.0
+
+
+def test_that_quick_attacks_take_long_to_begin_is_not_multiplied():
+    assert left([job("y", 300.0)], [job("x", 0.3)] * 4, 20.0, 2) == pytest.approx(309.0)

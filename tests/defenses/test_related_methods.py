@@ -21,9 +21,6 @@ from leakbench.base.tree import row
 from leakbench.federation import Batch, Facts, Federation
 from leakbench.federation.evaluate import utility_scores
 from leakbench.models.stages import Stages
-from leakbench.record.folders import load
-from leakbench.results.cells import missing_text
-from leakbench.results.tables import collect
 
 SPLIT = {"split": "qua", "split_param": 3.0, "clients": 10, "model": "mlp", "width": 8, "dim": 8}
 
@@ -130,14 +127,12 @@ def test_ccvrs_draws_have_the_gaussians_moments_and_calibrate(tmp_path):
     assert scores[1] > scores[0] + 0.05
 
 
-def test_what_is_rebuilt_from_ccvrs_means_is_not_measured_and_so_not_called_safe(tmp_path):
-    """A mean of several is no example; that no number is there is said with the reason."""
+def test_attacks_on_single_features_do_not_fit_ccvrs_means(tmp_path):
+    """A mean of several is no example; what reads means with covariances is named."""
     found = trained(tmp_path, "ccvr", rounds=10, params={"shares": "statistics"})
     assert found.meta["hides"] is True
-    assert api.attack(found, "decoder", network="linear").rows == []
-    lines = collect([load(found.path)]).missing
-    said = {missing_text(x) for x in lines if x.attack == "decoder"}
-    assert any("is no example of client" in reason for reason in said)
+    with pytest.raises(UsageError, match="see statistics_inversion"):
+        api.attack(found, "decoder", network="linear")
 
 
 # FedGen -------------------------------------------------------------------------------------------

@@ -41,6 +41,12 @@ def size(payload):
     return float(sum(v.double().square().sum() for v in flat(payload).values()) ** 0.5)
 
 
+@pytest.mark.parametrize("name", ["clip_noise", "secure_sum", "quantise"])
+def test_the_count_that_the_server_weighs_by_is_covered_by_nobody(name):
+    with pytest.raises(UsageError, match="cannot cover 'count'"):
+        federation("fedavg", wrappers=[wrapper(name, kinds=("update", "count"))])
+
+
 # clip_noise ---------------------------------------------------------------------------------------
 def on_the_wire(fed, sent, t=1, phase="train", index=3):
     """What leaves client ``index`` instead of ``sent``."""
@@ -263,6 +269,13 @@ def test_a_message_that_a_wrapper_cannot_cover_is_refused_in_a_sentence(
 ):
     with pytest.raises(UsageError, match=why):
         trained(tmp_path, name, [(cover, {"kinds": [kind]})])
+
+
+def test_parts_of_another_length_for_each_have_no_sum_either(tmp_path, monkeypatch):
+    monkeypatch.setitem(SMALL, "split", "dir")
+    sums = [("secure_sum", {"kinds": ["statistics"]})]
+    with pytest.raises(UsageError, match="of another length for each, so it has no sum"):
+        trained(tmp_path, "ccvr", sums, shares="statistics")
 
 
 def test_counts_may_be_noised_and_mean_labels_too(tmp_path):

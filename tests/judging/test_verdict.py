@@ -402,13 +402,16 @@ def test_headline(words, expected):
         (
             ["leaks", "none"],
             (
-                "The one defense setting judged leaks most of what there is to leak; 1 was not"
-                " attacked."
+                "The one of 2 defense settings that could be judged leaks most of what there is to"
+                " leak; 1 was not attacked."
             ),
         ),
         (
             ["held", "none", "none"],
-            "The one defense setting judged held against every attack tried; 2 were not attacked.",
+            (
+                "The one of 3 defense settings that could be judged held against every attack"
+                " tried; 2 were not attacked."
+            ),
         ),
         (["part", "part", "none"], "; 2 leak in part; 1 was not attacked. "),
         (["held", "held", "none"], " leaked to the attacks tried here; 1 was not attacked. "),

@@ -19,7 +19,9 @@ from leakbench.metrics.prototypes import RECOVERED, RECOVERY_PRECISION
 
 BEFORE = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
 # What was not known yet when these facts stood in tables.
-SINCE = {"image_found", "word_precision", "word_recall", "features_within", "own_classes"}
+SINCE = {"image_found", "word_precision", "word_recall", "features_within", "own_classes"} | {
+    *("membership_auc", "membership_tpr", "membership_tpr_low")
+}
 OF_ATTACKS = [
     pytest.param(m, id=f"{name}-{m.name}")
     for name in registry.names("attacks")
@@ -53,10 +55,11 @@ def test_what_a_metric_states_is_what_stood_beside_it(name):
 @pytest.mark.parametrize("name", BEFORE["topics"])
 def test_what_a_topic_states_is_what_stood_in_a_table(name):
     found = {t.name: t for t in vars(topics).values() if isinstance(t, topics.Topic)}
-    assert set(found) == {*BEFORE["topics"], "captions", "examples"}
+    assert set(found) == {*BEFORE["topics"], "captions", "examples", "members"}
     stated = found[name].parameters()
     # Later than that table.
     assert stated.pop("contents") is (name != "exposure")
+    assert stated.pop("listens") is False
     assert stated.pop("secrets") == (["prototype", "codeword"] if name == "prototypes" else [])
     since = {"statistics"} if name == "labels" else set()
     assert {*stated.pop("kinds")} - since == {*BEFORE["topics"][name].pop("kinds")}
@@ -65,7 +68,7 @@ def test_what_a_topic_states_is_what_stood_in_a_table(name):
 
 def test_no_two_metrics_of_a_topic_have_one_rank():
     places = [(m.topic.name, m.rank) for m in STATED.values() if m.topic]
-    assert len(places) == len(set(places)) == 32
+    assert len(places) == len(set(places)) == 35
 
 
 @pytest.mark.parametrize("metric", OF_ATTACKS)

@@ -148,7 +148,7 @@ def test_covered_updates_of_few_rounds_acquit_nobody(tmp_path, keep, pooled):
     run = recorded(tmp_path, 20, keep=keep, covered=["update"])
     assert run.meta["pooled"] == pooled
     setting = SimpleNamespace(runs=[run])
-    topic = SimpleNamespace(kinds=("update",), contents=True)
+    topic = SimpleNamespace(kinds=("update",), contents=True, listens=False)
     alone, added, weak = (
         [SimpleNamespace(attacker=attacker(p), weak=w, able=not w)]
         for p, w in ((False, False), (True, False), (True, True))

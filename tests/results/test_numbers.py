@@ -450,6 +450,21 @@ def test_names_of_settings_are_told_apart_and_short():
     assert all(len(n.mark) == 4 for n in told)
 
 
+def test_wrappers_are_told_apart_by_what_differs():
+    def of(**params):
+        made = [{"name": "clip_noise", "params": {"kinds": ["update"], **params}}]
+        return Configuration(task="t", defense="mine", params={}, wrappers=made)
+
+    two = [of(clip=1.0, noise=0.001), of(clip=1.0, noise=0.1)]
+    names = setting_names(two, {})
+    assert [str(names[s.key]) for s in two] == ["mine + clip_noise 0.001", "mine + clip_noise 0.1"]
+    both = [*two, of(clip=5.0, noise=0.1)]
+    names = setting_names(both, {})
+    assert str(names[both[-1].key]) == "mine + clip_noise clip 5, noise 0.1"
+    alone = of(clip=1.0, noise=0.001)
+    assert str(setting_names([alone], {})[alone.key]) == "mine + clip_noise"
+
+
 @pytest.mark.parametrize(
     ("title", "expected"),
     [

@@ -49,6 +49,8 @@ FACTS = {
     "unread": {"kinds": ["update", "mean_data"], "by": "clients"},
     "chosen": {"count": 2},
     "few_rounds": {"kept": 4, "all": 100},
+    "few_updates": {"kept": 4, "all": 100},
+    "not_listened": {},
     "not_added_up": {"kind": "update"},
     "gone": {"attack": "unmix", "of": reason("failed", text="one\ntwo")},
 }

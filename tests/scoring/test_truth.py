@@ -152,6 +152,8 @@ def test_the_newest_message_of_a_kind_and_its_rows(truth):
     then = Answer(truth, 1, 2)
     assert then.inputs("features").tolist() == [[50, 50], [40, 40]]
     assert then.rows("features").tolist() == [5, 4]
+    several = {"features.rows": torch.tensor([0, 1]), "features.among": torch.tensor([0, 1])}
+    assert not then.originals(Guess("client/1", 2, several)).ordered
     chosen = then.originals(Guess("client/1", 2, {"features.rows": torch.tensor([1])}))
     assert (chosen.rows.tolist(), chosen.ordered) == ([4], True)
     among = then.originals(Guess("client/1", 2, {"features.among": torch.tensor([1])}))
@@ -160,6 +162,26 @@ def test_the_newest_message_of_a_kind_and_its_rows(truth):
         now.inputs("labels")
     with pytest.raises(NotMeasured):  # of another client
         Answer(Known([0, 1], [[0], [1]], truth.rounds), 1, 3).rows("features")
+
+
+@pytest.mark.parametrize(
+    ("classes", "guesses", "rows"),
+    [
+        ([0], [[9.0]], [2]),  # of two of the class the nearest one
+        ([0, 0, 1], [[9.0], [1.0], [5.0]], [0, 2, 1]),
+        ([0, 0, 0], [[9.0], [1.0], [5.0]], [0, 2]),  # more than there are
+        ([7, 1], [[9.0], [5.0]], [1]),  # the client has no 7
+    ],
+)
+def test_rows_of_a_class_are_those_that_are_nearest(classes, guesses, rows):
+    truth = Known([0, 1, 0], [[0, 1, 2]])
+    truth.images = lambda at: torch.tensor([[1.0], [5.0], [9.0]])[at].double()
+    sent = {"1": {"inputs": {"statistics": torch.tensor([[1.0], [5.0], [9.0]])}}}
+    truth.rounds = {1: {"client": {"0": sent}}}
+    guess = {"x": torch.tensor(guesses), "statistics.classes": torch.tensor(classes)}
+    found = Answer(truth, 0, 1).originals(Guess("client/0", 1, guess))
+    assert sorted(found.rows.tolist()) == sorted(rows)
+    assert len(found.beside(guess["x"], clip=False)) == len(rows)
 
 
 def test_an_input_that_two_examples_share_is_taken_in_order_and_no_more_often():

@@ -28,7 +28,7 @@ def test_the_minutes_that_are_said_are_enough_and_hardly_less_would_be(run, monk
     recording = Recording(run)
     fits = [
         AttackPlan(recording, build(NAME, {}).within(recording, 60 * m))
-        for m in (minutes, 0.7 * minutes)
+        for m in (minutes, 0.4 * minutes)
     ]
     assert fits[0].seconds <= 60 * minutes
     assert fits[1].seconds > 60 * minutes

@@ -1,0 +1,179 @@
+"""What each candidate, and each auxiliary example, would have done to a client's update alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from leakbench.attacking import Replay, View
+from leakbench.base import MethodError, flat, torch
+from leakbench.federation import Batch, Examples, party, trainings
+from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NUMBERS = 2**26  # of the gradients of one update's examples, at most: of larger nets some weights
+AUXILIARY = 300  # examples, at most
+CHUNK = 64  # gradients side by side
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An update, and what the examples that may be behind it would do to the same model.
+
+    Rows of the candidates of its sender come first, in their order, then auxiliary ones.
+    """
+
+    message: Message
+    replay: Replay
+    asked: Batch  # the candidates that are said to be of its sender
+    others: Batch  # auxiliary examples
+    private: Mapping[str, Tensor]
+    last: dict[str, Any]  # what was worked out for the update before
+
+    @property
+    def both(self) -> Batch:
+        """The candidates, then the auxiliary examples."""
+        parts = {k: (v, getattr(self.others, k)) for k, v in vars(self.asked).items()}
+        told = {k: torch.cat(pair) for k, pair in parts.items() if pair[0] is not None}
+        return Batch(**told)
+
+    def gradients(self) -> tuple[Tensor, Tensor]:
+        """Of each example (n, w), and minus the update (w,): float32, of the same numbers.
+
+        The update is scaled, its largest number 1: how long it is says nothing here. Of all that
+        were sent, or where these are too many, of some drawn at random.
+        """
+        model, places = self.replay.inbox["model"], self._places()
+        weights = {k: model[k].detach() for k in places}
+        mine = self._rows(self.asked, weights, places)
+        rows = torch.cat([mine, self._of_others(weights, places)])
+        payload = self.message.payload
+        update = [payload[k].flatten()[at] for k, at in places.items()]
+        whole = torch.cat(update).double()
+        return rows, -(whole / whole.abs().max().clamp(min=1e-300)).float()
+
+    def _places(self) -> dict[str, Tensor]:
+        """{name: (k,) int64}: which numbers of each tensor are compared."""
+        told = {k: v for k, v in self.replay.sent().items() if k in self.replay.inbox["model"]}
+        places = {k: v.flatten().nonzero().flatten() for k, v in told.items()}
+        share = NUMBERS / len(self.both.y) / max(sum(map(len, places.values())), 1)
+        if share >= 1:
+            return places
+        rng = torch.Generator().manual_seed(self.message.round)
+        drawn = {k: torch.rand(len(at), generator=rng) < share for k, at in places.items()}
+        return {k: at[drawn[k].to(at.device)] for k, at in places.items()}
+
+    def _of_others(self, weights: dict[str, Tensor], places: dict[str, Tensor]) -> Tensor:
+        """The auxiliary examples' rows; once for all who began alike and keep nothing private."""
+        place = flat({"inbox": dict(self.replay.inbox), "place": places})
+        then, rows = self.last.get("place", {}), self.last.get("rows")
+        same = not self.private and then.keys() == place.keys()
+        same &= self.last.get("loss") == self.replay.phase
+        if rows is None or not same or not all(torch.equal(v, then[k]) for k, v in place.items()):
+            rows = self._rows(self.others, weights, places)
+            self.last.update(place=place, rows=rows, loss=self.replay.phase)
+        found: Tensor = rows
+        return found
+
+    def _rows(self, batch: Batch, weights: dict[str, Tensor], places: dict[str, Tensor]) -> Tensor:
+        def slope(*one: Tensor) -> dict[str, Tensor]:
+            def loss(moved: dict[str, Tensor]) -> Tensor:
+                return self.replay.loss(_alone(*one), self.private, weights=moved, mode=False)
+
+            found: dict[str, Tensor] = torch.func.grad(loss)(weights)
+            return found
+
+        rows = []
+        for some in self._of_each(batch, slope):
+            each = [some[k].flatten(1)[:, at] for k, at in places.items()]
+            rows.append(torch.cat(each, 1).float().nan_to_num(0.0, 0.0, 0.0))
+        return torch.cat(rows)
+
+    def losses(self, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """(n,) of each example at the model received, or at these ``weights``; no gradient."""
+        told = dict(weights or {})
+
+        def loss(*one: Tensor) -> Tensor:
+            return self.replay.loss(_alone(*one), self.private, weights=told, mode=False)
+
+        with torch.no_grad():
+            return torch.cat(list(self._of_each(self.both, loss)))
+
+    def _of_each(self, batch: Batch, what: Callable[..., Any]) -> Iterator[Any]:
+        """``what`` of each example alone, stacked, some examples at a time."""
+        for rows in torch.split(torch.arange(len(batch.y)), CHUNK):
+            some = batch.some(rows)
+            given = [t for t in (some.x, some.y, some.targets) if t is not None]
+            if self.replay.vectorises:
+                yield torch.func.vmap(what)(*given)
+            else:
+                found = [what(*one) for one in zip(*given, strict=True)]
+                yield torch.utils._pytree.tree_map(lambda *parts: torch.stack(parts), *found)
+
+    def moved(self, message: Message) -> dict[str, Tensor]:
+        """The model received, moved by an update."""
+        model, payload = self.replay.inbox["model"], message.payload
+        return {k: model[k] + payload[k].to(model[k]) for k in self.replay.trained & payload.keys()}
+
+
+def _alone(x: Tensor, y: Tensor, targets: Tensor | None = None) -> Batch:
+    """A batch of one example."""
+    return Batch(x[None], y[None], None if targets is None else targets[None])
+
+
+def heard(view: View, rng: torch.Generator, most: int) -> Iterator[Heard]:
+    """The kept updates of clients of whom candidates are known, where they say anything.
+
+    Of each client ``most`` at most, evenly over its rounds, the newest among them; round by round.
+    """
+    candidates, aux = view.know("candidates"), view.know("aux_data")
+    others = _batch(aux, torch.randperm(len(aux), generator=rng)[:AUXILIARY])
+    last: dict[str, Any] = {}
+    for m in _chosen(view, candidates, most):
+        replay = _replay(view, m, rng)
+        if replay is None:
+            continue
+        asked = _batch(candidates, (clients_of(candidates) == party(m.sender)).nonzero().flatten())
+        asked = replace(asked, x=asked.x.to(replay.dtype))
+        behind = replace(others, x=others.x.to(replay.dtype))
+        held = {k: v for k, v in replay.started(asked).items() if k in replay.unknown}
+        yield Heard(m, replay, asked, behind, held, last)
+
+
+def _chosen(view: View, candidates: Examples, most: int) -> list[Message]:
+    sent: dict[int, list[Message]] = {c: [] for c in clients_of(candidates).tolist()}
+    for m in view.messages("update", probe=False):
+        if party(m.sender) in sent:
+            sent[party(m.sender)].append(m)
+    some: list[Message] = []
+    for mine in sent.values():
+        step = max(1.0, len(mine) / most)
+        some += [mine[-1 - int(i * step)] for i in range(min(most, len(mine)))]
+    return sorted(some, key=lambda m: (m.round, m.phase, party(m.sender)))
+
+
+def clients_of(candidates: Examples) -> Tensor:
+    """(n,) int64: of which client each is said to be."""
+    if candidates.client is None:
+        return torch.zeros(0, dtype=torch.int64)
+    return candidates.client
+
+
+def _batch(some: Examples, rows: Tensor) -> Batch:
+    one = some.batch(rows.to(some.y.device))
+    return Batch(one.x, one.y, one.targets)
+
+
+def _replay(view: View, m: Message, rng: torch.Generator) -> Replay | None:
+    """The loss behind an update; None where the model was not kept, or it says nothing."""
+    made = {t.phase: t for t in trainings(view.loss_method(), m.round, last=view.last)}
+    if m.phase not in made:
+        return None
+    try:
+        replay = Replay(view, m, rng, phase=m.loss or made[m.phase].name)
+    except (MethodError, KeyError):  # what it received was not kept, or nobody else has it
+        return None
+    return replay if "model" in replay.inbox and replay.finite else None

@@ -1,0 +1,127 @@
+"""Membership: found where an update gives it away, and not where there is nothing to find."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers.small_runs import again, trained
+
+from attacks import _membership_signals as signals
+from attacks.membership import Membership
+from leakbench import api
+from leakbench.attacking.view import View
+from leakbench.record import candidates
+from leakbench.record.policy import Policy
+
+WIDE = {"model": "mlp", "width": 40, "dim": 8, "evaluations": 10}
+# 27 examples each, all of them in one step, on layers with 64 inputs and 40 outputs.
+ONE_STEP = {"split": "iid", "clients": 40}
+SIGNALS = ("cosine", "loss", "span", "likelihood")
+
+
+def rows(run, signal, metric="membership_auc"):
+    found = api.attack(run.path, "membership", signal=signal).rows
+    return next(r for r in found if r["metric"] == metric)
+
+
+@pytest.fixture(scope="module")
+def one_step(tmp_path_factory):
+    how = {"task_params": {**WIDE, **ONE_STEP}, "record": Policy(name="all", probes=0)}
+    params = {"batch": 32, "steps": 1, "optimizer": "sgd", "lr": 0.5, "fraction": 1.0}
+    return trained(tmp_path_factory.mktemp("runs"), "fedavg", 6, params=params, **how)
+
+
+def test_a_step_of_few_examples_names_every_member(one_step):
+    found = rows(one_step, "span")
+    assert found["value"] > 0.999
+    assert found["floor"] < 0.6
+
+
+def test_it_names_them_at_one_false_alarm_in_a_hundred(one_step):
+    assert rows(one_step, "span", "membership_tpr")["value"] > 0.99
+
+
+@pytest.fixture(scope="module")
+def null(tmp_path_factory):
+    """A run whose "members" were held out of training, too."""
+    patch = pytest.MonkeyPatch()
+
+    def held(data, client, own, rng):
+        return data.held_out[client, 12:].tolist()
+
+    patch.setattr(candidates, "_own", held)
+    how = {"task_params": {**WIDE, "split": "iid", "held_out": 24}, "seed": 2}
+    params = {"batch": 32, "steps": 1, "optimizer": "sgd", "lr": 0.5, "fraction": 1.0}
+    record = Policy(name="all", probes=0)
+    folder = tmp_path_factory.mktemp("null")
+    yield trained(folder, "fedavg", 6, params=params, record=record, **how)
+    patch.undo()
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_of_examples_that_nobody_trained_on_it_tells_nothing(null, signal):
+    found = rows(null, signal)
+    assert found["low"] <= 0.5 <= found["high"], found
+    assert abs(found["value"] - 0.5) < 0.08
+
+
+@pytest.mark.parametrize("signal", ["span", "likelihood"])
+def test_an_attack_never_knows_which_are_members(one_step, signal):
+    attack = Membership(signal=signal)
+    recording = again(one_step)
+    view = View(attack.threat, recording, one_step.spec["rounds"])
+    guesses = attack(view)
+    assert {g.unit for g in guesses} <= {f"client/{c}" for c in range(40)}
+    theirs = view.know("aux_data")
+    assert not torch.isin(theirs.marks, view.know("candidates").marks).any()
+
+
+def test_the_limit_is_that_of_all_others_and_ties_share_it():
+    from leakbench.attacking.guess import Guess
+    from leakbench.metrics import MEMBERSHIP_TPR
+
+    class Told:
+        def __init__(self, member):
+            self.member = torch.tensor(member)
+            truth = type("T", (), {"memo": {"membership": (0.5, 1.0)}})()
+            self.truth = truth
+
+    many = [False] * 200 + [True] * 10
+    score = torch.cat([torch.zeros(200), torch.arange(10.0)])
+    score[:3] = torch.tensor([5.5, 4.5, 3.5])
+    guess, answer = Guess("client/0", 1, {"membership": score}), Told(many)
+    measure = MEMBERSHIP_TPR.across([(guess, answer)])
+    # Two of 200 are let through: 5.5 and 4.5, so that the limit is 3.5: 4 to 9 are beyond it.
+    assert measure(guess, answer)[0].value == pytest.approx(0.6)
+    flat = Guess("client/0", 1, {"membership": torch.zeros(210)})
+    measure = MEMBERSHIP_TPR.across([(flat, answer)])
+    assert measure(flat, answer)[0].value == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("signal", ["cosine", "loss"])
+@pytest.mark.parametrize("size", [1e30])
+def test_one_huge_update_hides_no_other_client(null, signal, size):
+    def found(scale):
+        recording = again(null)
+        for m in recording.transcript:
+            if m.kind == "update" and m.sender == "client/0":
+                m.payload.update({k: scale * v for k, v in m.payload.items()})
+        attack = Membership(signal=signal)
+        guesses = attack(View(attack.threat, recording, null.spec["rounds"]))
+        return {g.unit: g for g in guesses}
+
+    usual, hidden = found(1.0), found(size)
+    told = [u for u in usual if u != "client/0" and not usual[u].failed]
+    assert len(told) >= 8
+    for unit in told:
+        both = torch.stack([g[unit].tensors["membership"] for g in (usual, hidden)])
+        assert float(torch.corrcoef(both)[0, 1]) > 0.6
+    if signal == "cosine":
+        assert not hidden["client/0"].failed
+
+
+def test_log_odds_prefer_what_is_found_beyond_its_error():
+    found, error = torch.tensor([1.0, 0.0, -1.0]).double(), torch.full((3,), 0.2).double()
+    odds = signals._log_odds(found, error)
+    assert odds[0] > 2 > 0 > odds[1] > -1
+    assert odds[2] < odds[1]
