@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from attacks._candidates import clients_of
 from leakbench.attacking import Replay, View
 from leakbench.base import MethodError, flat, torch
 from leakbench.federation import Batch, Examples, party, trainings
@@ -153,13 +154,6 @@ def _chosen(view: View, candidates: Examples, most: int) -> list[Message]:
         step = max(1.0, len(mine) / most)
         some += [mine[-1 - int(i * step)] for i in range(min(most, len(mine)))]
     return sorted(some, key=lambda m: (m.round, m.phase, party(m.sender)))
-
-
-def clients_of(candidates: Examples) -> Tensor:
-    """(n,) int64: of which client each is said to be."""
-    if candidates.client is None:
-        return torch.zeros(0, dtype=torch.int64)
-    return candidates.client
 
 
 def _batch(some: Examples, rows: Tensor) -> Batch:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from attacks import _membership_signals as signals
-from attacks._candidate_gradients import clients_of, heard
+from attacks._candidate_gradients import heard
+from attacks._candidates import by_inputs, unasked
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
 from leakbench.metrics import MEMBERSHIP_AUC, MEMBERSHIP_TPR, MEMBERSHIP_TPR_LOW
@@ -99,13 +100,7 @@ class Membership(Attack):
         return self.updates >= MANY
 
     def obstacle(self, run: Outline) -> str:
-        why = super().obstacle(run)
-        if why or run.holds("candidates"):
-            return why
-        return (
-            "the record has no candidates: no auxiliary example is of a class that a client holds"
-            " (see the task's held_out), or an older version made it"
-        )
+        return super().obstacle(run) or unasked(run)
 
     def seconds(self, run: Outline) -> float:
         return 1 + self.updates * self._of_an_update(run)
@@ -137,13 +132,4 @@ class Membership(Attack):
         return out
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        asked, aux = view.know("candidates"), view.know("aux_data")
-        x, near = asked.x.flatten(1), aux.x.flatten(1)
-        far = torch.cdist(x, near)
-        other = asked.y[:, None] != aux.y[None]
-        far = torch.where(other & ~other.all(1, keepdim=True), torch.inf, far)
-        none = torch.zeros(len(x), dtype=torch.float64)
-        score = far.min(1).values.double().cpu() if len(aux) else none
-        of = clients_of(asked).cpu()
-        each = {c: score[of == c] for c in sorted({*of.tolist()})}
-        return [Guess(f"client/{c}", view.round, {"membership": s}) for c, s in each.items()]
+        return by_inputs(view)

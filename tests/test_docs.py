@@ -176,7 +176,7 @@ class TestLimits:
         metrics = {m.name for a in attacks for m in registry.load_plugin("attacks", a).metrics}
         asks = [name for name in {*attacks, *metrics} if "member" in name]
         tell = {"membership_auc", "membership_tpr", "membership_tpr_low"}
-        assert set(asks) == {"membership", *tell}
+        assert set(asks) == {"membership", "shadow_membership", *tell}
         membership = registry.load_plugin("attacks", "membership")
         read = {kind for v in membership.variants for kind in membership(**v).threat.kinds}
         assert "sum" not in read
@@ -189,6 +189,7 @@ class TestLimits:
             "progress",
             "same_as",
             "traffic",
+            "train",
         ]
 
     def test_methods_wrappers_and_tasks(self):

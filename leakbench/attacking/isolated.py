@@ -26,7 +26,7 @@ from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess, checked_guesses, guess_on_device
 from leakbench.attacking.view import ThreatModel, View
-from leakbench.base import opened, plugins, registry
+from leakbench.base import opened, plugins
 from leakbench.base.errors import MethodError
 from leakbench.base.files import read_json, read_tree, write_json, write_tree
 from leakbench.base.printable_text import one_line
@@ -34,14 +34,16 @@ from leakbench.base.raised import raised_text
 from leakbench.base.tree import flat, tmap
 from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
+from leakbench.federation.federation import Federation
 from leakbench.federation.input_range import InputRange
 from leakbench.federation.network import built
+from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Facts
 from leakbench.federation.precision import kept_dtype, products
-from leakbench.federation.task_data import Examples
+from leakbench.federation.task_data import Examples, TaskData
 from leakbench.record.knowledge import Source, chosen
 from leakbench.record.messages import Message, read_messages, write_messages
-from leakbench.record.runspec import RunSpec
+from leakbench.record.runspec import Parts, RunSpec, parts
 
 ABOUT, MESSAGES, TRAFFIC = "about.json", "messages.safetensors", "traffic.safetensors"
 START = "from leakbench.attacking.isolated import main; main()"
@@ -69,9 +71,7 @@ def write_handout(view: View, spec: RunSpec, folder: Path) -> None:
         "facts": asdict(view._source.facts),
     }
     if "method" in knows:
-        about["task"] = {"name": spec.task.name, "params": spec.task.params}
-        about["defense"] = spec.defense.name
-        about["trains_as"] = view._trains_as.parameters()
+        about["trains"] = spec.public().model_dump(mode="json")
         about["sends_as"] = view._sends_as.parameters()
     for row in chosen(knows):
         if row.held:
@@ -118,15 +118,44 @@ class Handout(Source):
     @property
     def method(self) -> Defense:
         """The method whose loss made the updates."""
-        return self.defense("trains_as")
+        return self.parts.method
 
-    def defense(self, how: str) -> Defense:
-        """The method as it "trains_as", or as it "sends_as"."""
-        name = self.about["defense"]
-        made: Defense = registry.load_plugin("defenses", name).build(
-            self.about[how], f"defense {name}"
+    @property
+    def sends_as(self) -> Defense:
+        """The method as it sends: in the control its uplinks hide nothing."""
+        method = self.method
+        return type(method).build(self.about["sends_as"], "the method")
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Task, method and wrappers of the run."""
+        return parts(RunSpec.build(self.about["trains"], "the run"))
+
+    @property
+    def trainable(self) -> bool:
+        """Is it known how the whole federation trained?"""
+        return "trains" in self.about
+
+    @property
+    def recipe(self) -> str:
+        """A digest of how it trained, but for its data and its dice."""
+        return self.parts.spec.identity()
+
+    def federation(
+        self,
+        data: TaskData,
+        seed: int,
+        recorder: Observer[Federation] | None = None,
+        engine: str = "",
+    ) -> Federation:
+        """One like it, before round 0, of other data.
+
+        Raises:
+            UsageError: the data are none of the task.
+        """
+        return self.parts.federation(
+            data, device=self.device, seed=seed, engine=engine, recorder=recorder
         )
-        return made
 
     @cached_property
     def facts(self) -> Facts:
@@ -151,9 +180,7 @@ class Handout(Source):
 
     def module(self) -> nn.Module:
         """The public architecture; its numbers say nothing."""
-        name, params = self.about["task"]["name"], self.about["task"]["params"]
-        task = registry.load_plugin("tasks", name).build(params, f"task {name}")
-        made = built(task, self.method, self.facts)
+        made = built(self.parts.task, self.method, self.facts)
         return made.to(self.device, self.dtype).eval()
 
     def holds(self, name: str) -> bool:
@@ -187,7 +214,7 @@ class HandedView(View):
 
     @cached_property
     def _sends_as(self) -> Defense:
-        return self._source.defense("sends_as")
+        return self._source.sends_as
 
 
 def handed(folder: Path, device: str = "cpu") -> View:

@@ -83,6 +83,11 @@ class Outline:
         return sum(m.probe is None for m in kept)
 
     @property
+    def trainable(self) -> bool:
+        """Is it known how the whole federation trained, so that others like it can be?"""
+        return self._source.trainable
+
+    @property
     def partial(self) -> bool:
         """Is less there than was sent, even of the traffic?"""
         return self._source.partial

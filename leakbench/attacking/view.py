@@ -29,6 +29,7 @@ from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.task_data import Examples
 from leakbench.federation.traffic import party
+from leakbench.federation.trained_models import TrainedModels
 from leakbench.record import candidates
 from leakbench.record.knowledge import KNOWLEDGE, passed
 from leakbench.record.knowledge import Source as Source
@@ -37,6 +38,8 @@ from leakbench.record.messages import KINDS, Message
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from leakbench.federation.task_data import TaskData
 
 Rung = Literal["paper", "transcript", "method", "public"]
 
@@ -320,6 +323,32 @@ class View:
         """The public architecture (knows "method"), without trained numbers."""
         self.know("method")
         return self._source.module()
+
+    @property
+    def recipe(self) -> str:
+        """A digest of how the federation trained, of any data and dice (knows "method")."""
+        self.know("method")
+        return self._source.recipe
+
+    def train(
+        self, data: TaskData, seed: int, tell: Callable[[float], None] = lambda _: None
+    ) -> TrainedModels:
+        """What a federation like the attacked one makes of other data (knows "method").
+
+        Of all its rounds. ``tell``: is told how much is done, in [0, 1].
+
+        Raises:
+            UsageError: how it trained is not known, or the data are none of the task.
+        """
+        self.know("method")
+        watch = TrainedModels()
+        # Of fused rounds there are no single updates.
+        fed = self._source.federation(data, seed, watch, "parallel")
+        fed.begin()
+        while fed.t < self.last:
+            fed.step()
+            tell(fed.t / self.last)
+        return watch
 
     @property
     def modes(self) -> bool | Mapping[str, bool]:

@@ -28,4 +28,6 @@ from .task_data import one_class_each as one_class_each
 from .task_data import padded as padded
 from .traffic import SERVER as SERVER
 from .traffic import party as party
+from .trained_models import TrainedModels as TrainedModels
+from .trained_models import moved as moved
 from .utility import UtilityMetric as UtilityMetric

@@ -375,8 +375,7 @@ class OutsideRecord:
 
     def _federation(self) -> Federation:
         """One that begins: of the network, and to measure utility; nothing of it is trained."""
-        made, spec = self._parts, self._spec
-        return Federation(made.method, made.task, self.data, seed=spec.seed, engine=spec.engine)
+        return replace(self._parts, wrappers=()).federation(self.data)
 
     def end(self) -> None:
         """Everything that is written once, run.json last.

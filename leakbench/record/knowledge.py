@@ -22,6 +22,10 @@ from leakbench.record.messages import Message
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from leakbench.federation.federation import Federation
+    from leakbench.federation.observer import Observer
+    from leakbench.federation.task_data import TaskData
+
 # What a source holds, by which a kind of knowledge is read:
 # "updates": {(sender, round, phase, probe): {"y": labels (B,)}}, of the batches behind the updates
 # that were kept. They are private: no export has them, and of them an observer is told what is
@@ -282,6 +286,30 @@ class Source:
     def module(self) -> nn.Module:
         """The public architecture, one's own to change; its numbers say nothing."""
         raise NotImplementedError
+
+    @property
+    def trainable(self) -> bool:
+        """Is it known how the whole federation trained, so that others like it can be?"""
+        return False
+
+    @property
+    def recipe(self) -> str:
+        """A digest of how it trained, but for its data and its dice."""
+        raise NotImplementedError
+
+    def federation(
+        self,
+        data: TaskData,
+        seed: int,
+        recorder: Observer[Federation] | None = None,
+        engine: str = "",
+    ) -> Federation:
+        """One like it, before round 0, of other data.
+
+        Raises:
+            UsageError: how it trained is not known, or the data are none of the task.
+        """
+        raise UsageError("nobody said how the whole federation trained, so no other one can be.")
 
     def holds(self, name: str) -> bool:
         """Is there knowledge of that name (``leakbench.record.knowledge``)?"""

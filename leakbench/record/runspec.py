@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -18,6 +18,11 @@ from leakbench.federation.task import Task
 from leakbench.record import audited
 from leakbench.record.policy import Policy
 from leakbench.record.setting_name import BESIDE, PATTERN, well_formed
+
+if TYPE_CHECKING:
+    from leakbench.federation.federation import Federation
+    from leakbench.federation.observer import Observer
+    from leakbench.federation.task_data import TaskData
 
 Params = Mapping[str, Any]
 
@@ -53,6 +58,10 @@ class RunSpec(Spec):
         """Eight hex digits over all that changes the run, except its seed."""
         return fingerprint(self.model_dump(mode="json", exclude={"seed", *BESIDE}))
 
+    def public(self) -> RunSpec:
+        """How it trains, without what is thrown and what of it is kept and attacked."""
+        return self.model_copy(update={"seed": 0, "record": Policy(), "name": "", "attacks": ()})
+
     def folder(self) -> str:
         """The name of the run folder."""
         return f"{self.task.name}-{self.defense.name}-{self.identity()}-s{self.seed}"
@@ -62,9 +71,42 @@ class RunSpec(Spec):
 class Parts:
     """The objects a spec stands for."""
 
+    spec: RunSpec
     task: Task
     method: Defense
     wrappers: tuple[Wrapper, ...]
+
+    def federation(
+        self,
+        data: TaskData,
+        *,
+        device: str = "cpu",
+        seed: int | None = None,
+        engine: str = "",
+        recorder: Observer[Federation] | None = None,
+    ) -> Federation:
+        """The run's federation before round 0, on ``data``.
+
+        With another ``seed`` or ``engine``, where given.
+
+        Raises:
+            UsageError: the data are not as the task says.
+        """
+        import torch
+
+        from leakbench.federation.federation import Federation
+
+        return Federation(
+            self.method,
+            self.task,
+            data,
+            seed=self.spec.seed if seed is None else seed,
+            engine=engine or self.spec.engine,
+            wrappers=self.wrappers,
+            dtype=getattr(torch, self.spec.dtype),
+            device=device,
+            recorder=recorder,
+        )
 
 
 def parts(spec: RunSpec) -> Parts:
@@ -74,7 +116,8 @@ def parts(spec: RunSpec) -> Parts:
         return registry.load_plugin(kind, choice.name).build(choice.params, f"{one} {choice.name}")
 
     task, method = built("tasks", "task", spec.task), built("defenses", "defense", spec.defense)
-    return Parts(task, method, tuple(built("wrappers", "wrapper", w) for w in spec.wrappers))
+    wrappers = tuple(built("wrappers", "wrapper", w) for w in spec.wrappers)
+    return Parts(spec, task, method, wrappers)
 
 
 def make_spec(

@@ -80,14 +80,10 @@ def train_run(
     where = provenance.device(device)
     made = parts(spec)
     data = made.task.examined(made.task.load())
-
-    dtype = getattr(torch, spec.dtype)
     shared = _shared(made, data)
 
     def federation(recorder: Recorder | None = None) -> Federation:
-        how: dict[str, Any] = {"seed": spec.seed, "engine": spec.engine, "wrappers": made.wrappers}
-        how |= {"dtype": dtype, "device": where, "recorder": recorder}
-        return Federation(made.method, made.task, data, **how)
+        return made.federation(data, device=where, recorder=recorder)
 
     try:
         with threads(shared), whole_float32():

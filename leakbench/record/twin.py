@@ -99,9 +99,7 @@ def twin_of(spec: RunSpec, device: str = "auto") -> Twin:
     made = parts(spec)
     data = made.task.examined(made.task.load())
     seen = _Sketches()
-    how: dict[str, Any] = {"seed": spec.seed, "engine": spec.engine, "wrappers": made.wrappers}
-    how |= {"dtype": getattr(torch, spec.dtype), "device": provenance.device(device)}
-    fed = Federation(made.method, made.task, data, recorder=seen, **how)
+    fed = made.federation(data, device=provenance.device(device), recorder=seen)
     scores = Evaluations()
     last = min(length(spec), spec.rounds)
     dead_by = {"chance": made.task.chance, **untaught(fed)}

@@ -33,17 +33,7 @@ def federation(run: Run, recorder: Recorder | None = None) -> Federation:
     spec = RunSpec.build(run.spec, f"{run.path}/run.json")
     made = parts(spec)
     where = "cuda" if str(run.meta["device"]).startswith("cuda") else "cpu"
-    return Federation(
-        made.method,
-        made.task,
-        made.task.load(),
-        seed=spec.seed,
-        engine=spec.engine,
-        wrappers=made.wrappers,
-        dtype=getattr(torch, spec.dtype),
-        device=provenance.device(where),
-        recorder=recorder,
-    )
+    return made.federation(made.task.load(), device=provenance.device(where), recorder=recorder)
 
 
 def evaluated_again(run: Run, again: Callable[[], Federation]) -> Iterator[Finding]:

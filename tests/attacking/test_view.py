@@ -304,6 +304,7 @@ def test_no_public_attribute_of_a_view_leads_to_the_seed_or_the_truth(fedgn):
     methods = {n for n, v in told.items() if inspect.ismethod(v)}
     assert methods <= {
         "covers",
+        "train",
         "messages",
         "traffic",
         "know",
@@ -316,6 +317,7 @@ def test_no_public_attribute_of_a_view_leads_to_the_seed_or_the_truth(fedgn):
     public = {n: v for n, v in told.items() if n not in methods}
     plain = {"threat", "last", "round", "method", "facts", "module", "dtype", "products", "device"}
     plain |= {"modes"}  # of layers: which train
+    plain |= {"recipe"}
     assert set(public) == plain
     for name, value in [*public.items(), ("loss_method", seen.loss_method())]:
         fields = (
