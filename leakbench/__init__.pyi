@@ -36,6 +36,8 @@ from .federation.defense import Wrapper as Wrapper
 from .federation.defense import others as others
 from .federation.defense import unit as unit
 from .federation.input_range import InputRange as InputRange
+from .federation.mechanism import Gaussian as Gaussian
+from .federation.mechanism import Processing as Processing
 from .federation.net import Net as Net
 from .federation.parties import Batch as Batch
 from .federation.parties import Client as Client

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from leakbench.base.reason import Reason
-    from leakbench.gate.outcome import CheckResult
+    from leakbench.gate.outcome import CheckResult, LimitOutcome
     from leakbench.gate.row import GateRow
     from leakbench.gate.terms import Terms
     from leakbench.own import ClientData, OwnTask
@@ -475,9 +475,10 @@ def check(
     usual = baseline is not None and Path(baseline) == Path(DEFAULT_BASELINE)
     if baseline is not None and not (usual and limits and not Path(baseline).exists()):
         then = _baseline.load_baseline(Path(baseline))
-    rows, undone = _gated(runs)
+    rows, undone, claims = _gated(runs)
     asked: dict[str, Any] = {"named": named, "limits": limits, "allow_new": allow_new}
-    return check_in_words(gate.check(rows, then, **asked, terms=terms, undone=undone))
+    asked |= {"terms": terms, "undone": undone, "claims": claims}
+    return check_in_words(gate.check(rows, then, **asked))
 
 
 @arguments_of("leakbench.ci")
@@ -572,7 +573,7 @@ def update(
 
     path = Path(baseline)
     then = _baseline.load_baseline(path) if path.exists() else None
-    rows, undone = _gated(runs)
+    rows, undone, _ = _gated(runs)
     asked: dict[str, Any] = {"accept": accept, "named": named, "limits": limits, "looks": looks}
     fresh, result = _update(rows, then, **asked, terms=terms, undone=undone)
     if fresh is not None:
@@ -580,13 +581,17 @@ def update(
     return check_in_words(result)
 
 
-def _gated(runs: Runs | Tables) -> tuple[list[GateRow], list[Reason]]:
-    """What a baseline holds, and the runs that give nothing; which attacks fit is not asked."""
-    from leakbench.gate.rows import gate_rows, undone_runs
+def _gated(runs: Runs | Tables) -> tuple[list[GateRow], list[Reason], list[LimitOutcome]]:
+    """What a baseline holds, the runs that give nothing, and claims of privacy that are broken.
+
+    Which attacks fit is not asked.
+    """
+    from leakbench.gate.rows import broken_claims, gate_rows, undone_runs
     from leakbench.results.tables import Tables, collect
 
     read = runs if isinstance(runs, Tables) else collect(_found(runs))
-    return gate_rows(read.settings), undone_runs(read.settings)
+    every = read.settings
+    return gate_rows(every), undone_runs(every), broken_claims(every)
 
 
 def _found(runs: Runs) -> list[Run]:

@@ -17,6 +17,7 @@ from reports._chart.data import block, chart_data
 from reports._chart.points import half_fill, shapes
 from reports._page import moved
 from reports._page.cards import cards
+from reports._page.claims import claims
 from reports._page.ladder import ladder
 from reports._page.maps import maps
 from reports._page.missing import not_here
@@ -124,6 +125,7 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
         gallery=shown or gallery(data),
         missing=not_here(data),
         sure=how_sure(data),
+        claims=claims(data),
         again=recipes(data),
         fills=half_fill() + plot_fills(),
         check=strip(data.check),

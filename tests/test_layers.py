@@ -53,6 +53,7 @@ BELOW["cli"] = (*BELOW["api"], "api", "reproduce")
 MAY_OPEN = {
     "scoring.truth",
     "scoring.score",
+    "scoring.audit",
     "metrics.prototype_pairs",
     "reporting.pictures",
     "reporting.maps",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from leakbench import Client, Tree, Wrapper
+from leakbench import Client, Gaussian, Tree, Wrapper
 from leakbench.base import flat, unflat
 
 
@@ -26,3 +26,6 @@ class ClipNoise(Wrapper):
         sigma = self.noise * self.clip
         noisy = {k: t * scale + sigma * me.rng.normal(k, *t.shape) for k, t in leaves.items()}
         return unflat(noisy)
+
+    def mechanism(self) -> Gaussian:
+        return Gaussian(self.clip, self.noise * self.clip)

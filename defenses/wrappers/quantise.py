@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from leakbench import Client, Tree, Wrapper
+from leakbench import Client, Processing, Tree, Wrapper
 from leakbench.base import flat, torch, unflat
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ class Quantise(Wrapper):
 
     def uplink(self, payload: Tree, me: Client) -> Tree:
         return unflat({k: self._rounded(t) for k, t in flat(payload).items()})
+
+    def mechanism(self) -> Processing:
+        return Processing()
 
     def _rounded(self, t: Tensor) -> Tensor:
         if not t.is_floating_point() or not t.numel():

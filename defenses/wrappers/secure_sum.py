@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from leakbench import Wrapper
+from leakbench import Processing, Wrapper
 
 
 class SecureSum(Wrapper):
@@ -14,3 +14,6 @@ class SecureSum(Wrapper):
     sums: ClassVar[bool] = True
     masks: ClassVar[bool | None] = False
     paper: ClassVar[str] = "Bonawitz et al., CCS 2017"
+
+    def mechanism(self) -> Processing:
+        return Processing()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from leakbench import Client, Tree, Wrapper
+from leakbench import Client, Processing, Tree, Wrapper
 from leakbench.base import flat, torch, unflat
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ class TopK(Wrapper):
             sizes = [t.numel() for t in real.values()]
             parts = dict(zip(real, torch.split(whole, sizes), strict=True))
         return unflat({**leaves, **{k: v.view(real[k].shape) for k, v in parts.items()}})
+
+    def mechanism(self) -> Processing:
+        return Processing()
 
     def _sent(self, numbers: Tensor, me: Client, name: str) -> Tensor:
         """``numbers`` (n,) with 0 in place of those that are not sent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from leakbench import Client, Tree, Wrapper
+from leakbench import Client, Processing, Tree, Wrapper
 from leakbench.models import last_layer, tensor_of
 
 
@@ -28,3 +28,6 @@ class WithoutBias(Wrapper):
             return payload
         bias = tensor_of(last_layer(me.net.module, me.facts.shape)[0], "bias")
         return {k: v for k, v in payload.items() if k != bias}
+
+    def mechanism(self) -> Processing:
+        return Processing()

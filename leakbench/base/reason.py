@@ -67,6 +67,14 @@ Code = Literal[
     "stale_attack",
     "no_control",
     "weaker_observer",
+    # Why no ε is claimed of a run, or none is proven, and what is wrong with one.
+    "no_mechanism",
+    "not_covered",  # kinds: of messages
+    "reads_more",  # wrappers: by their classes
+    "senders_unknown",
+    "no_noise",
+    "not_guessed",
+    "claim_broken",  # claimed, proven: ε; delta; attack: a folder
 ]
 # Of a check: what a row or a limit comes to, which ``leakbench.words.outcomes`` says.
 GateCode = Literal[

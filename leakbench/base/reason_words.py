@@ -95,6 +95,10 @@ def _unread(facts: Facts) -> str:
     return f"{names} were {_UNREAD[facts['by']]}"
 
 
+def _all_kinds(kinds: Iterable[str]) -> str:
+    return " and ".join(map(kinds_of, kinds))
+
+
 def _gone(facts: Facts) -> str:
     return f"{facts['attack']} gave no number ({reason_text(facts['of']).splitlines()[0]})"
 
@@ -182,5 +186,24 @@ _SAID: dict[str, Callable[[Facts], str]] = {
     "no_control": _plain("nobody ran it where nothing is defended"),
     "weaker_observer": _plain(
         "its owner declared a weaker observer than the server, so it says nothing of a stronger one"
+    ),
+    "no_mechanism": _plain("no wrapper claims anything: none clips and noises what clients send"),
+    "not_covered": lambda f: (
+        f"no ε bounds what clients send: nothing noises their {_all_kinds(f['kinds'])}, which"
+        " depend on their data"
+    ),
+    "reads_more": lambda f: (
+        f"no ε bounds what clients send: {' and '.join(f['wrappers'])} comes after the noise and"
+        " may read their data"
+    ),
+    "senders_unknown": _plain("the record does not say who sent how many messages"),
+    "no_noise": _plain("no noise is added, so ε is infinite"),
+    "not_guessed": _plain(
+        "no attack guessed who was a member: leakbench attack RUN -a membership, where the task"
+        " has held_out"
+    ),
+    "claim_broken": _form(
+        "its wrapper claims ε = {claimed:.3g} at δ = {delta:.1g}, and {attack} proves, with 95 %,"
+        " that it is {proven:.3g} at least"
     ),
 }

@@ -11,6 +11,8 @@ from .federation import Federation as Federation
 from .input_range import InputRange as InputRange
 from .local_steps import Training as Training
 from .local_steps import trainings as trainings
+from .mechanism import Gaussian as Gaussian
+from .mechanism import Processing as Processing
 from .net import Net as Net
 from .objective import class_logits as class_logits
 from .objective import fits as fits

@@ -16,6 +16,7 @@ from pydantic import Field
 from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
 from leakbench.base.tree import Tree
+from leakbench.federation.mechanism import Mechanism
 from leakbench.federation.net import Net
 from leakbench.federation.objective import fits
 from leakbench.federation.parties import Batch, Client, Facts, Server
@@ -323,6 +324,13 @@ class Wrapper(Spec):
     def uplink(self, payload: Tree, me: Client) -> Tree:
         """What leaves the client instead of ``payload``."""
         return payload
+
+    def mechanism(self) -> Mechanism | None:
+        """What it does to every message that it covers, as far as a claim of (ε, δ) may rest on it.
+
+        None: nothing that such a claim could rest on; it may read more than the message.
+        """
+        return None
 
 
 def unit(v: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ from leakbench.gate.outcome import (
     ORDER,
     CheckResult,
     Comparison,
+    LimitOutcome,
     State,
 )
 from leakbench.gate.row import GateRow
@@ -55,6 +56,7 @@ def check(
     allow_new: bool = False,
     terms: Terms | None = None,
     undone: Sequence[Reason] = (),
+    claims: Sequence[LimitOutcome] = (),
 ) -> CheckResult:
     """Compare the rows of these runs with the baseline's.
 
@@ -67,6 +69,7 @@ def check(
         allow_new: rows that the baseline does not have may pass.
         terms: what a SPEC asks for; None: no SPEC does.
         undone: runs that have no rows because they failed or are not finished.
+        claims: what wrappers claim of runs of which attacks prove more; baselines change nothing.
 
     Raises:
         UsageError: a name fits no row, a limit speaks of none, or two rows or settings now have one
@@ -76,7 +79,8 @@ def check(
     less = (*(softer(terms, then.terms) if terms else ()), *then.unbound)
     if not then.rows and not limits:
         empty = (reason("empty_baseline"),)
-        return CheckResult(CANNOT_TELL, undone=tuple(undone), said=empty, less=less)
+        code = LEAKS_MORE if claims else CANNOT_TELL
+        return CheckResult(code, (), tuple(claims), tuple(undone), said=empty, less=less)
     both = matched(now, then.rows)
     here, there = both.here, both.there
     known_names(named, here | there)
@@ -87,7 +91,7 @@ def check(
             [n for n, r in here.items() if r.gated or fits_any(n, named)], both, allow_new
         )
     rows.sort(key=lambda r: (ORDER.index(r.state), r.name))
-    told = held(limits, here, there, then.looks) if here or there else ()
+    told = (*claims, *(held(limits, here, there, then.looks) if here or there else ()))
     count = Counter(r.state for r in rows)
     kept = Counter(o.state for o in told)
     code = FINE

@@ -14,6 +14,7 @@ from typing import Any
 from leakbench.base.files import SCHEMA, all_inside, file_digest, inside
 from leakbench.base.reason import Reason, reason
 from leakbench.base.spec import canonical
+from leakbench.gate.outcome import LimitOutcome
 from leakbench.gate.row import UTILITY, GateRow, SeedUnits, TrainingRecord
 from leakbench.record import origin
 from leakbench.record.attack_code import PARTS
@@ -31,6 +32,7 @@ from leakbench.results.number import (
 )
 from leakbench.results.settings import Setting, policy
 
+_CLAIM = "proven epsilon<=claimed epsilon"
 _FINAL_MODEL = "checkpoint/model.safetensors"
 
 
@@ -57,6 +59,16 @@ def undone_runs(settings: Iterable[Setting]) -> list[Reason]:
     for run in sorted(others, key=lambda r: str(r.path)):
         failed = "" if run.failure is None else run.status
         out.append(reason("run_undone", run=str(run.path), failed=failed))
+    return out
+
+
+def broken_claims(settings: Iterable[Setting]) -> list[LimitOutcome]:
+    """Every run of which attacks prove more than its wrappers claim: each is a limit breached."""
+    out = []
+    for setting, p in ((s, p) for s in settings for p in s.privacy if p.broken):
+        proven: dict[str, Any] = {"value": p.proven, "low": p.proven}
+        about = f"{setting.name} (seed {p.seed})"
+        out.append(LimitOutcome(_CLAIM, about, "breached", (p.breach,), rows=1, **proven))
     return out
 
 

@@ -99,6 +99,11 @@ def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[
     return tuple(dict.fromkeys(out))
 
 
+def broken(setting: Setting) -> tuple[Reason, ...]:
+    """Said where attacks prove more than a wrapper claims: it does not do what it says."""
+    return tuple(p.breach for p in setting.privacy if p.broken)
+
+
 def _whole(run: Any) -> int:
     """Of how many rounds whole updates were kept."""
     everything = run.spec["record"]["name"] == "all"

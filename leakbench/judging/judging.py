@@ -12,7 +12,7 @@ from leakbench.base.reason import GONE, Reason, reason
 from leakbench.judging.attackers import kinds_present
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.fronts import Axes, front
-from leakbench.judging.gaps import gaps, picked, unheard, unread
+from leakbench.judging.gaps import broken, gaps, picked, unheard, unread
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.verdict import judge_evidence
 from leakbench.results.number import ANY, CASCADE, Missing, Number, when
@@ -164,6 +164,7 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
             *picked(question.topic, setting),
             *unheard(question.topic, setting, own),
             *why.gone,
+            *broken(setting),
         ),
         instead_of="" if meaning.name == question.metric else question.meaning.heading,
     )

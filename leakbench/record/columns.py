@@ -43,6 +43,12 @@ UTILITY = _names(
 )
 MISSING = _names("task defense defense_params attack metric reason")
 DIAGNOSTICS = _names("run round name value")
+PRIVACY = _names(
+    """
+    run task defense defense_params wrappers seed adjacency epsilon delta messages why proven
+    attack pairs guesses right tried unproven broken
+    """
+)
 UNITS = _names("role metric round probe unit cluster score failed accepted settled")
 
 TABLES: dict[str, tuple[str, ...]] = {
@@ -51,6 +57,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "utility": UTILITY,
     "missing": MISSING,
     "diagnostics": DIAGNOSTICS,
+    "privacy": PRIVACY,
 }
 
 # In a run folder.

@@ -15,6 +15,7 @@ from .number import Missing as Missing
 from .number import Number as Number
 from .number import Utility as Utility
 from .number import when as when
+from .privacy import Privacy as Privacy
 from .settings import Setting as Setting
 from .tables import Tables as Tables
 from .tables import write as write

@@ -10,7 +10,7 @@ from typing import Any
 from leakbench.base.meaning import Meaning
 from leakbench.base.reason_words import reason_text
 from leakbench.base.spec import canonical
-from leakbench.record.columns import Row
+from leakbench.record.columns import PRIVACY, Row
 from leakbench.results.number import (
     Attacker,
     Claim,
@@ -21,6 +21,7 @@ from leakbench.results.number import (
     Number,
     Utility,
 )
+from leakbench.results.privacy import Privacy, text_of
 from leakbench.results.settings import Setting
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate
@@ -89,6 +90,14 @@ def missing_text(m: Missing) -> str:
 @_row.register
 def _diagnostic(d: Diagnostic) -> Row:
     return d.model_dump()
+
+
+@_row.register
+def _privacy(p: Privacy) -> Row:
+    told = {c: getattr(p, c) for c in PRIVACY if c in (*Privacy.model_fields, "broken")}
+    said = {c: text_of(getattr(p, c)) for c in ("why", "unproven")}
+    cells = {c: "" if v is None else v for c, v in {**told, **said}.items()}
+    return {**cells, **configuration_cells(p.configuration)}
 
 
 def _line(setting: Setting, m: Measured) -> Row:

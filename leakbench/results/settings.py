@@ -16,6 +16,7 @@ from leakbench.record.folders import Run
 from leakbench.record.policy import Policy
 from leakbench.results.names import Method, setting_names
 from leakbench.results.number import APART, Configuration, Evaluated, Measured, Number, Utility
+from leakbench.results.privacy import Privacy
 
 
 class Sent(Part):
@@ -58,6 +59,9 @@ class Setting(Part):
     utility: tuple[Utility, ...] = ()  # by statistic, the final one first
     # Of the standard ensemble what fits and was not made in full; None where that cannot be told.
     lacks: tuple[Unmade, ...] | None = None
+    # Of each complete run what its wrappers claim, and what attacks prove; none of one of which
+    # neither says anything.
+    privacy: tuple[Privacy, ...] = ()
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -20,6 +20,7 @@ from leakbench.results.copies import no_copies
 from leakbench.results.lacking import Lacking
 from leakbench.results.number import Diagnostic, Evaluated, Measured, Missing, Number, Utility
 from leakbench.results.pooling import Pooling, claim
+from leakbench.results.privacy import Privacy, privacy_of_run
 from leakbench.results.settings import Setting, Unmade, group
 
 if TYPE_CHECKING:
@@ -74,6 +75,11 @@ class Tables:
                 values = {c: line[c] for c in RUN_DIAGNOSTICS}
                 out.append(Diagnostic(run=run.id, **values))
         return tuple(out)
+
+    @cached_property
+    def privacy(self) -> tuple[Privacy, ...]:
+        """Of all complete runs: privacy.csv."""
+        return tuple(p for s in self.settings for p in s.privacy)
 
     def rows(self, table: str) -> list[Row]:
         """The lines of one of the five CSV files, python-typed, with exactly its columns."""
@@ -182,7 +188,13 @@ def _read(setting: Setting, lacking: Lacking) -> Setting:
     numbers, none = Pooling(setting, evaluated, known[0]).numbers(measured)
     for attack, metric, why in none:
         lacking.add(setting, attack, metric, why)
-    read = {"evaluated": tuple(evaluated), "measured": tuple(measured), "results": tuple(results)}
+    private = (privacy_of_run(e.run, setting.configuration) for e in evaluated)
+    read: dict[str, Any] = {
+        "evaluated": tuple(evaluated),
+        "measured": tuple(measured),
+        "results": tuple(results),
+        "privacy": tuple(p for p in private if p),
+    }
     return setting.model_copy(update={**read, "numbers": tuple(numbers), "utility": tuple(known)})
 
 

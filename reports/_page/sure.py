@@ -69,11 +69,27 @@ def how_sure(data: ReportData) -> list[SureLine]:
         text = "No attack has been run: nothing here speaks of leakage."
         return [SureLine(WRONG, "Nothing was attacked.", text)]
     parts: tuple[Callable[[_Case], list[SureLine]], ...] = (
-        *(_controls, _units, _seeds, _failures, _dead, _oracle),
+        *(_claims, _controls, _units, _seeds, _failures, _dead, _oracle),
         *(_budget, _scale, _probes, _noted, _standard, _tried, _beyond),
     )
     case = _Case(data, rows)
     return [line for part in parts for line in part(case)]
+
+
+def _claims(case: _Case) -> list[SureLine]:
+    told = [(s, p) for s in case.data.settings for p in s.privacy if p.epsilon is not None]
+    broken = _names([s.name for s, p in told if p.broken])
+    if broken:
+        text = (
+            f"Attacks prove a larger ε than is claimed: {broken}. A wrapper adds less than it says."
+        )
+        return [SureLine(WRONG, "Privacy is claimed that is not there.", text)]
+    proven = sum(p.proven is not None for _, p in told)
+    text = (
+        f"{plural(len(told), 'run')} claim an ε, and {proven} were audited. No claim is below what"
+        " was proven; an audit proves much less than there may be."
+    )
+    return [SureLine(FINE, "Claims of privacy.", text)] if told else []
 
 
 def _controls(case: _Case) -> list[SureLine]:

@@ -52,6 +52,9 @@ FACTS = {
     "few_updates": {"kept": 4, "all": 100},
     "not_listened": {},
     "not_added_up": {"kind": "update"},
+    "not_covered": {"kinds": ("count", "prototype")},
+    "reads_more": {"wrappers": ("Soteria",)},
+    "claim_broken": {"claimed": 1.25, "proven": 3.5, "delta": 1e-5, "attack": "membership-1"},
     "gone": {"attack": "unmix", "of": reason("failed", text="one\ntwo")},
 }
 
