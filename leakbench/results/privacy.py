@@ -77,24 +77,34 @@ def privacy_of_run(run: Run, configuration: Configuration) -> Privacy | None:
     Raises:
         BrokenFile: what was sent, or a guess, is damaged.
     """
+    claims, lower = _claims(run), dict[str, Any]()
+    if not claims and not audit.guessed(run):
+        return None
     examples = audit.held_examples(run)
     delta = min(DELTA, 1 / examples) if examples else DELTA
-    claim = _claim(run, delta)
-    lower: dict[str, Any] = {}
     try:
-        proven = audit.audited(run, delta)
+        lower = _proven(audit.audited(run, delta))
     except NotMeasured as error:
         lower = {"unproven": reason("told", text=str(error).rstrip("."))}
-    else:
-        lower = {"unproven": reason("not_guessed")}
-        if proven:
-            lower = {"proven": proven.epsilon, **vars(proven)}
-            del lower["epsilon"]
-    if "proven" not in lower and claim["why"] == reason("no_mechanism"):
-        return None
-    return Privacy(
-        configuration=configuration, run=run.id, seed=run.seed, delta=delta, **claim, **lower
-    )
+    claim = _claim(run, delta) if claims else {"why": reason("no_mechanism")}
+    about: dict[str, Any] = {"configuration": configuration, "run": run.id, "seed": run.seed}
+    return Privacy(**about, delta=delta, **claim, **lower)
+
+
+def _proven(found: audit.Proven | None) -> dict[str, Any]:
+    """Of ``Privacy`` what was proven."""
+    if found is None:
+        return {"unproven": reason("not_guessed")}
+    told = {k: v for k, v in vars(found).items() if k != "epsilon"}
+    return {"proven": found.epsilon, **told}
+
+
+def _claims(run: Run) -> bool:
+    """Does a wrapper say that it noises, or is one not here that may?"""
+    try:
+        return any(isinstance(w.mechanism(), Gaussian) for w in _wrappers(run))
+    except UsageError:
+        return True
 
 
 def _claim(run: Run, delta: float) -> dict[str, Any]:
@@ -104,8 +114,6 @@ def _claim(run: Run, delta: float) -> dict[str, Any]:
         wrappers = _wrappers(run)
     except UsageError as error:
         return {**none, "why": reason("told", text=str(error).rstrip("."))}
-    if not any(isinstance(w.mechanism(), Gaussian) for w in wrappers):
-        return {**none, "why": reason("no_mechanism")}
     sent = {str(s["kind"]): s for s in run.meta["sent"] if s["sender"] == "client"}
     shifts, bare, after = {}, [], list[str]()
     for kind in sorted(sent):

@@ -9,7 +9,7 @@ client with another example in the place of one: the neighbours of ``replace``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,8 +48,7 @@ class Proven:
 
 def held_examples(run: Run) -> int | None:
     """How many examples all clients train on; None where the run does not say (an export)."""
-    truth = Truth(run)
-    return int(truth.data["counts"].sum()) if _has_answers(run) else None
+    return int(Truth(run).data["counts"].sum()) if _has_answers(run) else None
 
 
 def audited(run: Run, delta: float) -> Proven | None:
@@ -60,7 +59,7 @@ def audited(run: Run, delta: float) -> Proven | None:
             record has no answers.
         BrokenFile: guesses are damaged, or another run's.
     """
-    folders = [f for f in run.attacks if _about_members(f)]
+    folders = guessed(run)
     if not folders:
         return None
     if not run.spec["task"]["params"].get("held_out"):
@@ -72,6 +71,11 @@ def audited(run: Run, delta: float) -> Proven | None:
         raise NotMeasured("the record does not say who was a member")
     gaps = {f.path.name: pair_gaps(run, f) for f in folders}
     return most_proven(gaps, delta)
+
+
+def guessed(run: Run) -> list[AttackFolder]:
+    """The attacks on ``run`` that guessed, and were scored on, who was a member."""
+    return [f for f in run.attacks if f.done and any("membership" in m for m in f.meta["metrics"])]
 
 
 def most_proven(gaps: dict[str, Tensor], delta: float) -> Proven:
@@ -117,11 +121,6 @@ def _guesses(attack: AttackFolder) -> Iterator[Guess]:
     for one in saved(attack.path):
         if one.role == "attack" and one.guess.probe is None:
             yield one.guess
-
-
-def _about_members(attack: AttackFolder) -> bool:
-    metrics: Sequence[str] = attack.meta.get("metrics", ())
-    return attack.done and any("membership" in m for m in metrics)
 
 
 def _has_answers(run: Run) -> bool:
