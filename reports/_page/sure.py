@@ -80,9 +80,7 @@ def _claims(case: _Case) -> list[SureLine]:
     told = [(s, p) for s in case.data.settings for p in s.privacy if p.epsilon is not None]
     broken = _names([s.name for s, p in told if p.broken])
     if broken:
-        text = (
-            f"Attacks prove a larger ε than is claimed: {broken}. A wrapper adds less than it says."
-        )
+        text = f"Attacks prove a larger ε than a wrapper claims: {broken}."
         return [SureLine(WRONG, "Privacy is claimed that is not there.", text)]
     proven = sum(p.proven is not None for _, p in told)
     text = (

@@ -125,7 +125,11 @@ def make_run(
         RUN_DIAGNOSTICS,
         [{"round": rounds, "name": "prototype_mean_cosine", "value": cosine}],
     )
-    write_tree(path / "truth" / "data.safetensors", {"x": torch.full((2,), float(seed))}, {})
+    write_tree(
+        path / "truth" / "data.safetensors",
+        {"x": torch.full((2,), float(seed)), "counts": torch.full((2,), 50)},
+        {"task": "digits", "images": "official"},
+    )
     write_tree(
         path / "checkpoint" / "model.safetensors",
         {"w": torch.full((2,), float(seed))},
