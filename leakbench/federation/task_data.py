@@ -121,8 +121,8 @@ class TaskData:
     pairs: Tensor | None = None
     # Tensors of the network by name, laid over those that are drawn before round 1; public.
     pretrained: Mapping[str, Tensor] = field(default_factory=dict)
-    # (C, k) int64: rows of ``train`` that each client was dealt and does not train on, so that it
-    # can be asked which of its examples it did.
+    # (C, k) int64: rows of ``train`` that each client was dealt and does not train on, drawn at
+    # random of all that it was dealt, so that it can be asked which of its examples it did.
     held_out: Tensor | None = None
 
     @cached_property

@@ -35,7 +35,6 @@ def drawn(data: TaskData, seed: int) -> tuple[Examples, Tensor] | None:
         return None  # a number's last digit would tell
     rng, mine = shared(seed, "candidates"), data.train.marks
     aux = data.aux.marks if data.aux.stored.dtype == data.train.stored.dtype else mine[:0]
-    trained = torch.cat([data.rows[c, :n] for c, n in enumerate(data.sizes)])
     # What an attacker is granted, or another client trained on, would be known by that.
     # Of inputs that occur again (rows of a few categories) only rare ones would be nobody's.
     own = ~torch.isin(mine, aux) & _once(mine)
@@ -43,8 +42,8 @@ def drawn(data: TaskData, seed: int) -> tuple[Examples, Tensor] | None:
         others, free = data.aux, ~torch.isin(aux, mine) & _once(aux)
         pairs = list(_of_a_class(data, own, free, rng))
     else:
-        others, free = data.train, ~torch.isin(mine, mine[trained])
-        pairs = list(_held_out(data, own, free, rng))
+        # Chosen as members are: of two candidates each is as likely the one that was held out.
+        others, pairs = data.train, list(_held_out(data, own, rng))
     if not pairs:
         return None
     client, row, other = torch.tensor(pairs).unbind(1)
@@ -97,11 +96,11 @@ def _of_a_class(data: TaskData, own: Tensor, free: Tensor, rng: Rng) -> Iterator
                     break
 
 
-def _held_out(data: TaskData, own: Tensor, free: Tensor, rng: Rng) -> Iterator[Pair]:
+def _held_out(data: TaskData, own: Tensor, rng: Rng) -> Iterator[Pair]:
     """As many of a client's own examples, and of those that were held out of them."""
     held = torch.empty(0) if data.held_out is None else data.held_out
     for c, out in enumerate(held):
-        others, most = out[free[out]].tolist(), _each(data)
+        others, most = out[own[out]].tolist(), _each(data)
         yield from ((c, *two) for two in zip(_own(data, c, own, rng), others[:most], strict=False))
 
 

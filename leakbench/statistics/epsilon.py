@@ -11,7 +11,7 @@ import math
 
 LEVEL = 0.05  # one-sided, of a lower bound
 MOST = 60.0  # ε beyond which no number of guesses proves anything in floating point
-STEPS = 60  # of a bisection
+STEPS = 40  # of a bisection
 
 
 def gaussian_epsilon(shift: float, delta: float) -> float:
