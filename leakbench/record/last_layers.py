@@ -56,7 +56,7 @@ def pooled(fed: Federation, rounds: int) -> int:
 
 def pools_whole(fed: Federation, rounds: int) -> bool:
     """Is there room for all of the covered updates, or of their sums, of all rounds?"""
-    return covers(fed) and POOL // _of_round(fed, nbytes(fed.model)) >= rounds
+    return covers(fed) and _of_round(fed, nbytes(fed.model)) * rounds <= POOL
 
 
 def pooled_bytes(fed: Federation, rounds: int) -> int:

@@ -11,6 +11,7 @@ import math
 
 LEVEL = 0.05  # one-sided, of a lower bound
 MOST = 60.0  # ε beyond which no number of guesses proves anything in floating point
+FIRST = 64  # terms that are looked at before it is asked whether more are needed
 STEPS = 40  # of a bisection
 
 
@@ -66,9 +67,26 @@ def chance_of_guesses(pairs: int, guesses: int, right: int, epsilon: float, delt
 
     chance = 1 / (1 + math.exp(-epsilon))
     as_many = float(binom.sf(right - 1, guesses, chance))
-    fewer = binom.pmf(range(right - 1, -1, -1), guesses, chance).cumsum()
-    most = max((float(p) / (i + 1) for i, p in enumerate(fewer)), default=0.0)
-    return min(1.0, as_many + 2 * delta * pairs * most)
+    if as_many == 1:
+        return 1.0
+    return min(1.0, as_many + 2 * delta * pairs * _steepest(guesses, right, chance))
+
+
+def _steepest(guesses: int, right: int, chance: float) -> float:
+    """The largest P[right > W >= right - i] / i over i from 1 to ``right``; 0 where there is none.
+
+    It is at most 1 / i, so those are left out that cannot be it.
+    """
+    import numpy as np
+    from scipy.stats import binom
+
+    most, many = 0.0, FIRST
+    while most < 1 / many and many < FIRST * right:
+        many = min(2 * many, FIRST * right)
+        upto = np.arange(1, min(many, right) + 1)
+        fewer = binom.pmf(right - upto, guesses, chance).cumsum()
+        most = float((fewer / upto).max())
+    return most
 
 
 def proven_epsilon(
