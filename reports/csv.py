@@ -1,4 +1,4 @@
-"""The five tables as CSV, the form people script against.
+"""The six tables as CSV, the form people script against.
 
 Always written, whatever other formats are asked for.
 """
@@ -12,7 +12,7 @@ from leakbench.reporting import Report, ReportData
 
 
 class Csv(Report):
-    """results.csv, tradeoff.csv, utility.csv, missing.csv and diagnostics.csv, full precision."""
+    """results, tradeoff, utility, missing, diagnostics and privacy .csv, full precision."""
 
     def write(self, data: ReportData, out: Path) -> list[Path]:
         """One file per table."""

@@ -1,4 +1,4 @@
-"""Units become numbers over seeds, and the five tables."""
+"""Units become numbers over seeds, and the six tables."""
 
 import lazy_loader
 

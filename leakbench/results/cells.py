@@ -21,7 +21,7 @@ from leakbench.results.number import (
     Number,
     Utility,
 )
-from leakbench.results.privacy import Privacy, text_of
+from leakbench.results.privacy import Privacy
 from leakbench.results.settings import Setting
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate
@@ -95,7 +95,7 @@ def _diagnostic(d: Diagnostic) -> Row:
 @_row.register
 def _privacy(p: Privacy) -> Row:
     told = {c: getattr(p, c) for c in PRIVACY if c in (*Privacy.model_fields, "broken")}
-    said = {c: text_of(getattr(p, c)) for c in ("why", "unproven")}
+    said = {c: reason_text(why) for c in ("why", "unproven") if (why := getattr(p, c))}
     cells = {c: "" if v is None else v for c, v in {**told, **said}.items()}
     return {**cells, **configuration_cells(p.configuration)}
 

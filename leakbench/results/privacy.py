@@ -15,7 +15,6 @@ from leakbench.base import registry
 from leakbench.base.errors import NotMeasured, UsageError
 from leakbench.base.part import Part
 from leakbench.base.reason import Reason, Why, reason
-from leakbench.base.reason_words import reason_text
 from leakbench.federation.defense import Wrapper
 from leakbench.federation.mechanism import Gaussian, Mechanism, Processing
 from leakbench.record.folders import Run
@@ -188,8 +187,3 @@ def _wrappers(run: Run) -> list[Wrapper]:
         kind = registry.load_plugin("wrappers", one["name"])
         out.append(kind.build(one["params"], f"wrapper {one['name']}"))
     return out
-
-
-def text_of(why: Reason | None) -> str:
-    """A reason in words; "" for none."""
-    return reason_text(why) if why else ""

@@ -1,4 +1,4 @@
-"""All numbers of some runs, and the five tables that hold them."""
+"""All numbers of some runs, and the six tables that hold them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Tables:
         return tuple(p for s in self.settings for p in s.privacy)
 
     def rows(self, table: str) -> list[Row]:
-        """The lines of one of the five CSV files, python-typed, with exactly its columns."""
+        """The lines of one of the six CSV files, python-typed, with exactly its columns."""
         return table_lines(getattr(self, _HELD.get(table, table)))
 
     def to_frame(self, table: str = "results") -> pd.DataFrame:
@@ -215,7 +215,7 @@ def _results(evaluated: Evaluated, measured: Sequence[Measured]) -> list[Measure
 
 
 def write(tables: Tables, out: Path) -> list[Path]:
-    """The five CSVs in the folder ``out``; returns their paths.
+    """The six CSVs in the folder ``out``; returns their paths.
 
     Raises:
         UsageError: the place cannot be written.

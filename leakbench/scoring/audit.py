@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # Of all pairs so many are guessed, the surest first. They were fixed before any run was looked at;
 # the best of all of them pays for having been picked (Bonferroni).
 SHARES = (1.0, 1 / 4, 1 / 16, 1 / 64)
+# What is scored of such guesses.
+ABOUT = {"membership_auc", "membership_tpr", "membership_tpr_low"}
 TENSOR = "membership"  # of guesses: a score for each candidate of a client
 
 
@@ -75,7 +77,7 @@ def audited(run: Run, delta: float) -> Proven | None:
 
 def guessed(run: Run) -> list[AttackFolder]:
     """The attacks on ``run`` that guessed, and were scored on, who was a member."""
-    return [f for f in run.attacks if f.done and any("membership" in m for m in f.meta["metrics"])]
+    return [f for f in run.attacks if f.done and f.meta["metrics"].keys() & ABOUT]
 
 
 def most_proven(gaps: dict[str, Tensor], delta: float) -> Proven:
