@@ -68,7 +68,8 @@ def broken_claims(settings: Iterable[Setting]) -> list[LimitOutcome]:
     for setting, p in ((s, p) for s in settings for p in s.privacy if p.broken):
         proven: dict[str, Any] = {"value": p.proven, "low": p.proven}
         about = f"{setting.name} (seed {p.seed})"
-        out.append(LimitOutcome(_CLAIM, about, "breached", (p.breach,), rows=1, **proven))
+        why = p.breach.model_copy(update={"seeds": ()})
+        out.append(LimitOutcome(_CLAIM, about, "breached", (why,), rows=1, **proven))
     return out
 
 

@@ -38,5 +38,6 @@ def _line(setting: str, name: str, p: Privacy) -> ClaimLine:
             f"{p.right} of {p.guesses} guesses about {p.pairs} pairs are right ({p.attack}), the"
             f" best of {p.tried} bounds"
         )
-    broken = reason_text(p.breach) if p.broken else ""
+    breach = p.breach.model_copy(update={"seeds": ()})  # the line has it already
+    broken = reason_text(breach) if p.broken else ""
     return ClaimLine(setting, name, p.seed, claimed, proven, how, broken)
