@@ -9,9 +9,9 @@ client with another example in the place of one: the neighbours of ``replace``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import saved
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 # Of all pairs so many are guessed, the surest first. They were fixed before any run was looked at;
 # the best of all of them pays for having been picked (Bonferroni).
 SHARES = (1.0, 1 / 4, 1 / 16, 1 / 64)
-# What is scored of such guesses.
-ABOUT = {"membership_auc", "membership_tpr", "membership_tpr_low"}
+TOPIC = "members"  # of what is scored of such guesses
 TENSOR = "membership"  # of guesses: a score for each candidate of a client
 
 
@@ -77,7 +76,7 @@ def audited(run: Run, delta: float) -> Proven | None:
 
 def guessed(run: Run) -> list[AttackFolder]:
     """The attacks on ``run`` that guessed, and were scored on, who was a member."""
-    return [f for f in run.attacks if f.done and f.meta["metrics"].keys() & ABOUT]
+    return [f for f in run.attacks if f.done and any(map(_of_members, f.meta["metrics"].values()))]
 
 
 def most_proven(gaps: dict[str, Tensor], delta: float) -> Proven:
@@ -123,6 +122,10 @@ def _guesses(attack: AttackFolder) -> Iterator[Guess]:
     for one in saved(attack.path):
         if one.role == "attack" and one.guess.probe is None:
             yield one.guess
+
+
+def _of_members(meaning: Mapping[str, Any]) -> bool:
+    return (meaning.get("topic") or {}).get("name") == TOPIC
 
 
 def _has_answers(run: Run) -> bool:
