@@ -112,8 +112,9 @@ def pair_gaps(run: Run, attack: AttackFolder) -> Tensor:
         member = asked["member"][asked["client"] == client]
         guess = told.get(f"client/{client}")
         score = torch.zeros(len(member), dtype=torch.float64)
-        if guess is not None and not guess.failed:
-            score = guess.tensors[TENSOR].double().cpu()
+        said = None if guess is None or guess.failed else guess.tensors.get(TENSOR)
+        if said is not None and said.shape == member.shape:
+            score = said.double().cpu()
         gaps.append(score[member] - score[~member])
     return torch.cat(gaps)
 
