@@ -146,7 +146,7 @@ def heard(view: View, rng: torch.Generator, most: int) -> Iterator[Heard]:
 
 def _chosen(view: View, candidates: Examples, most: int) -> list[Message]:
     sent: dict[int, list[Message]] = {c: [] for c in clients_of(candidates).tolist()}
-    for m in view.messages("update", probe=False):
+    for m in [*view.messages("update", probe=False), *_of_several(view)]:
         if party(m.sender) in sent:
             sent[party(m.sender)].append(m)
     some: list[Message] = []
@@ -154,6 +154,18 @@ def _chosen(view: View, candidates: Examples, most: int) -> list[Message]:
         step = max(1.0, len(mine) / most)
         some += [mine[-1 - int(i * step)] for i in range(min(most, len(mine)))]
     return sorted(some, key=lambda m: (m.round, m.phase, party(m.sender)))
+
+
+def _of_several(view: View) -> list[Message]:
+    """To clients who attack, what two models tell of all others together: as if of each alone."""
+    if "sum" not in view.threat.kinds:
+        return []
+    told = [m for m in view.messages("sum") if "update" in m.payload]
+    return [
+        replace(m, sender=f"client/{c}", kind="update", payload=m.payload["update"])
+        for m in told
+        for c in view.others
+    ]
 
 
 def _batch(some: Examples, rows: Tensor) -> Batch:

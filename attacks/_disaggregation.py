@@ -26,7 +26,14 @@ KINDS = ("model", "count", "sum")  # that tell who took part, and with what weig
 
 
 def heard(view: View) -> list[int]:
-    """The clients of whom an update was seen, or who received the model in a round."""
+    """The clients of whom an update was seen, or who received the model in a round.
+
+    To clients who attack: all others, where two models told anything of them.
+    """
+    if view.observers:
+        updates = view.messages("update", last_layer=True)
+        told = [*view.messages("sum", last_layer=True), *view.of_others(updates)]
+        return view.others if told else []
     rows = view.traffic("model")
     found = {*_receivers(rows[rows[:, 0] > 0])}
     for m in view.messages("update", last_layer=True):
@@ -37,7 +44,7 @@ def heard(view: View) -> list[int]:
 def sent(view: View) -> list[tuple[Message, dict[int, float]]]:
     """Updates of each round's first training, and whose they are: {client: its weight in it}."""
     out = []
-    for m in view.messages("update", last_layer=True):
+    for m in view.of_others(view.messages("update", last_layer=True)):
         out.append((m, {party(m.sender): 1.0}))
     for m in view.messages("sum", last_layer=True):
         parts = _company(view, m.round)
@@ -55,7 +62,12 @@ def _receivers(rows: Tensor) -> list[int]:
 
 
 def _company(view: View, round: int) -> dict[int, float]:
-    """Who took part in a round's sum, which the server knows that sent them the model."""
+    """Who took part in a round's sum, which the server knows that sent them the model.
+
+    Clients are not told who else does: to them it is of all others alike.
+    """
+    if view.observers:
+        return dict.fromkeys(view.others, 1 / len(view.others))
     rows = view.traffic("model")
     who = _receivers(rows[rows[:, 0] == round])
     counts = {}
@@ -69,7 +81,12 @@ def _company(view: View, round: int) -> dict[int, float]:
 
 
 def uncovered(run: Outline) -> str:
-    """Why nothing is gained by adding up a run's updates, or nobody can be told apart in sums."""
+    """Why nothing is gained by adding up a run's updates, or nobody can be told apart in sums.
+
+    Of others a client has nothing but sums, and reads what they are together.
+    """
+    if run.observers:
+        return ""
     lines = [s for s in run.sent if (s["kind"], s["sender"]) == ("update", "client")]
     if lines and all(s["covered"] is False for s in lines):
         return "no wrapper covers updates, so that there is nothing to add up: see source=update"
@@ -78,6 +95,8 @@ def uncovered(run: Outline) -> str:
 
 def inseparable(run: Outline) -> str:
     """Why nobody can be told apart in sums; empty where somebody can, or nothing is summed."""
+    if run.observers:
+        return ""
     to = {s["receiver"] for s in run.sent if (s["kind"], s["sender"]) == ("update", "client")}
     if to and "server" not in to and _doubled(run.traffic("model")):
         return (

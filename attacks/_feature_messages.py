@@ -98,6 +98,7 @@ class FromFeatures(Attack):
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = RECONSTRUCTION
+    handed: ClassVar[Literal["", "rows", "banks"]] = "rows"
     searches: ClassVar[bool] = True
     left_out: ClassVar[str] = "their features were made by another round's model"
 
@@ -169,7 +170,7 @@ class FromFeatures(Attack):
     def _sent(self, view: View) -> list[Message]:
         """The features that clients sent in this round, each client's last."""
         sent = view.messages("features", round=view.round)
-        last = {m.sender: m for m in sent if m.sender != "server" and len(m.payload)}
+        last = {m.sender: m for m in view.of_others(sent) if len(m.payload)}
         return list(last.values())
 
     def _labels(self, view: View, m: Message) -> Tensor | None:

@@ -32,22 +32,12 @@ class FromProxies(Attack):
     """
 
     kinds: ClassVar[tuple[str, ...]] = ("prototype",)
-
-    observer: str = Field(
-        "server",
-        pattern=r"^(server|client/(0|[1-9]\d{0,8}))$",
-        description="who attacks: server, or client/9, which receives the banks of its own rounds",
-    )
+    handed: ClassVar[Literal["", "rows", "banks"]] = "banks"
+    says_server: ClassVar[bool] = True
 
     @property
     def threat(self) -> ThreatModel:
-        return ThreatModel(
-            observer=self.observer,
-            kinds=self.kinds,
-            knows=("method", "facts"),
-            rounds="all",
-            rung="method",
-        )
+        return ThreatModel(kinds=self.kinds, knows=("method", "facts"), rounds="all", rung="method")
 
     def attacks(self, run: Outline) -> tuple[str, ...]:
         """Prototypes; more that an attack reads need not be there."""
@@ -56,7 +46,7 @@ class FromProxies(Attack):
     def sent(self, view: View) -> dict[str, list[Proxy]]:
         """{"client/3": its proxies, oldest first} of everybody but the observer."""
         out: dict[str, list[Proxy]] = {}
-        if not self.observer.startswith("client/"):
+        if not view.observers:
             for m in view.messages("prototype"):
                 if m.sender.startswith("client/"):
                     out.setdefault(m.sender, []).append(Proxy(m.round, m.payload))
@@ -71,8 +61,7 @@ class FromProxies(Attack):
             # What stands in the first bank may be nobody's: the server's own random start.
             if len(held) > 1 and torch.equal(held[0].vector, seen[0].vector[party(who)]):
                 held.pop(0)
-        out.pop(self.observer, None)
-        return out
+        return {who: held for who, held in out.items() if party(who) in view.others}
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """A random direction for each unit."""

@@ -61,6 +61,7 @@ class Context(Attack):
     about: ClassVar[str] = "whether a client's data carry a marker that the attacker knows"
     paper: ClassVar[str] = "FLea, KDD 2024, Section 4.4, Appendix D, Figure 9"
     metrics: ClassVar[tuple[Metric, ...]] = (CONTEXT_ACCURACY, SAMPLES_TO_90)
+    handed: ClassVar[Literal["", "rows", "banks"]] = "rows"
     left_out: ClassVar[str] = "what they sent was made by another round's model, or is empty"
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({"network": "relu"}, {"network": "linear"})
 
@@ -89,14 +90,14 @@ class Context(Attack):
     def obstacle(self, run: Outline) -> str:
         kinds = self._sent(run)
         if not kinds:
-            return (
-                f"clients send the {self.threat.observer} no {', '.join(SENT[:-1])} or {SENT[-1]}"
-            )
+            return f"clients send the server no {', '.join(SENT[:-1])} or {SENT[-1]}"
         if not run.facts.context:
             return (
                 "its task plants no context marker to look for: train with -s"
                 " task.context=square (of sensors: bump, of sound: whistle)"
             )
+        if run.observers and (why := super().obstacle(run)):
+            return why
         field = {"features": "layer", "mean_data": "size"}.get(kinds[0], "")
         if field and not hasattr(run.method, field):
             return f"the method has no field `{field}`, so how its {kinds[0]} are made is not known"
@@ -161,7 +162,7 @@ class Context(Attack):
         for kind in SENT:
             only = view.round if kind == "features" else None
             passed = view.messages(kind, round=only)
-            newest = {m.sender: m for m in passed if m.sender != "server"}
+            newest = {m.sender: m for m in view.of_others(passed)}
             if newest:
                 return [m for m in newest.values() if len(m.payload)]
         return []

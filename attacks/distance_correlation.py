@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
 from leakbench.base import torch
@@ -24,13 +24,14 @@ class DistanceCorrelation(Attack):
     paper: ClassVar[str] = "Székely et al. 2007, 2013; FLea, KDD 2024, Eq. 8"
     metrics: ClassVar[tuple[Metric, ...]] = (DCOR, DCOR2_CORRECTED, FLEA_CORRELATION)
     curve: ClassVar[bool] = True
+    handed: ClassVar[Literal["", "rows", "banks"]] = "rows"
 
     @property
     def threat(self) -> ThreatModel:
         return ThreatModel(kinds=("features",), rounds="last", rung="transcript")
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        newest = {m.sender: m for m in view.messages("features") if m.sender != "server"}
+        newest = {m.sender: m for m in view.of_others(view.messages("features"))}
         out = []
         for sender, m in newest.items():
             if len(m.payload) < 4:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -37,6 +37,7 @@ class MeanInversion(Attack):
     about: ClassVar[str] = "all inputs behind means of a few inputs"
     paper: ClassVar[str] = "ours; of what Yoon et al., ICLR 2021, send"
     metrics: ClassVar[tuple[Metric, ...]] = RECONSTRUCTION
+    handed: ClassVar[Literal["", "rows", "banks"]] = "rows"
     order: ClassVar[int] = 2
     left_out: ClassVar[str] = "they send no mean, or one that is not finite"
 
@@ -90,7 +91,7 @@ class MeanInversion(Attack):
 
     def _sent(self, view: View, prior: InputPrior) -> list[tuple[Message, list[Told]]]:
         """Each client's last means, scaled back where they were clipped, and what each tells."""
-        last = {m.sender: m for m in view.messages("mean_data") if m.sender != "server"}
+        last = {m.sender: m for m in view.of_others(view.messages("mean_data"))}
         size, lies, out = int(vars(view.method)["size"]), view.facts.input_range, []
         for m in last.values():
             beside = view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)

@@ -57,6 +57,9 @@ class Membership(Attack):
     inputs are what the method's start makes of a client that has the candidates. A loss that
     compares the examples of a batch is another one there.
 
+    A client that attacks reads the mean update of all others off two models, and takes it for that
+    of each (Melis et al., S&P 2019).
+
     Floor: how far the candidate is from the nearest auxiliary example of its class, which is no
     message at all. Where that, or any classifier of the inputs, parts the candidates, the question
     is refused (``leakbench.metrics.membership``).
@@ -85,11 +88,12 @@ class Membership(Attack):
 
     @property
     def threat(self) -> ThreatModel:
+        kinds: tuple[str, ...] = (
+            *("update", "model", "prototype", "statistics", "features", "labels", "mean_data"),
+            *("data", "generator", "identifier", "variate"),
+        )
         return ThreatModel(
-            kinds=(
-                *("update", "model", "prototype", "statistics", "features", "labels", "mean_data"),
-                *("data", "generator", "identifier", "variate"),
-            ),
+            kinds=(*kinds, "sum") if self.curious else kinds,
             rounds="all",
             knows=("aux_data", "candidates", "method", "facts"),
             rung="paper" if self.signal == "cosine" else "public",

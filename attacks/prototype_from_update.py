@@ -52,15 +52,11 @@ class PrototypeFromUpdate(Attack):
         RECOVERY_PRECISION,
     )
 
+    says_server: ClassVar[bool] = True
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"source": "pooled"})
 
     source: Literal["update", "pooled"] = Field(
         "update", description="what is read: single updates, or all of a client and sums together"
-    )
-    observer: str = Field(
-        "server",
-        pattern=r"^(server|client/(0|[1-9]\d{0,8}))$",
-        description="who attacks: server, or client/9, which receives no single update",
     )
 
     @property
@@ -68,13 +64,7 @@ class PrototypeFromUpdate(Attack):
         kinds: tuple[str, ...] = ("update", "model", "prototype", "statistics")
         if self.pools:
             kinds = tuple(dict.fromkeys((*kinds, *_disaggregation.KINDS)))
-        return ThreatModel(
-            observer=self.observer,
-            kinds=kinds,
-            knows=("method", "facts"),
-            rounds="all",
-            rung="method",
-        )
+        return ThreatModel(kinds=kinds, knows=("method", "facts"), rounds="all", rung="method")
 
     @property
     def pools(self) -> bool:

@@ -153,7 +153,7 @@ class PrototypePicture(Attack):
 
     @property
     def _recovery(self) -> Attack:
-        return SOURCES[self.source](seed=self.seed)
+        return SOURCES[self.source](seed=self.seed, observer=self.observer)
 
     def _guess(self, view: View, of: Guess, x: Tensor) -> Guess:
         if not bool(x.isfinite().all()):

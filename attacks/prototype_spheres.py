@@ -11,6 +11,7 @@ from attacks._proxies import FromProxies, banks
 from attacks._spheres import common_point, trust
 from leakbench.attacking import Guess, Metric, Outline, View
 from leakbench.base import torch
+from leakbench.federation import party
 from leakbench.metrics import CENTRE_ERROR, P_LEAK, PROTOTYPE_COSINE
 
 if TYPE_CHECKING:
@@ -74,10 +75,9 @@ class PrototypeSpheres(FromProxies):
 
     def _shown(self, view: View) -> dict[str, ShownSpheres]:
         """{"client/3": its centres with their margins}, of everybody but the observer."""
-        mine = self.observer.startswith("client/")
-        out = self._in_banks(view) if mine else self._in_messages(view)
-        out.pop(self.observer, None)
-        return {who: held for who, held in out.items() if held.centres}
+        out = self._in_banks(view) if view.observers else self._in_messages(view)
+        there = {who: held for who, held in out.items() if party(who) in view.others}
+        return {who: held for who, held in there.items() if held.centres}
 
     def _in_messages(self, view: View) -> dict[str, ShownSpheres]:
         margins = {(m.sender, m.round): m.payload for m in view.messages("statistics")}

@@ -16,7 +16,6 @@ from attacks._unmixing_rounds import Unmixed, unmixed
 from leakbench import Guess, Metric, View
 from leakbench.attacking import Outline
 from leakbench.base import torch
-from leakbench.federation import party
 from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE, RECOVERED, RECOVERY_PRECISION
 
 if TYPE_CHECKING:
@@ -44,7 +43,8 @@ class PrototypeUnmixing(FromProxies):
 
     A client that attacks receives only the banks of its own rounds. Where rounds go through one
     unchanging order it learns that from which bank fits whose messages, and with it the others'
-    banks; accepted is what that leaves no doubt about.
+    banks; accepted is what that leaves no doubt about. Of several who tell each other only the
+    first one's rounds are used.
 
     ``told`` = "alpha", "k" or "nothing": the attacker does not know the rest, and finds it: k by
     how many messages have a solution, alpha as the smallest weight under which nearly all have.
@@ -97,7 +97,7 @@ class PrototypeUnmixing(FromProxies):
         )
         if made.own == 1:  # nothing is mixed in
             return [Guess(who, view.round, {"prototype": v}, exact) for who, v in newest.items()]
-        if self.observer == "server":
+        if not view.observers:
             messages = self._messages(view, made.own, made.neighbours)
             sure = set(newest)
         else:
@@ -118,7 +118,7 @@ class PrototypeUnmixing(FromProxies):
 
         Where clients are drawn at random, as if they were sent in its own rounds.
         """
-        method, observer = view.method, party(self.observer)
+        method, observer = view.method, view.observers[0]
         seen = banks.own_rounds(view, observer)[-TURNS - 1 :]
         size = max(1, round(method.fraction * view.facts.clients))
         if method.select == "round_robin" or size == view.facts.clients:

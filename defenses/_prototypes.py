@@ -68,6 +68,8 @@ class Prototypes(OwnPrototype):
     in its negative term.
     """
 
+    adds_mean: ClassVar[bool] = True
+
     lam: float = Field(10.0, ge=0, description="weight of the negative loss (the paper: 10)")
 
     def start_server(self, server: Server) -> None:

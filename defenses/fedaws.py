@@ -29,6 +29,7 @@ class FedAwS(Prototypes):
     and FedCS's.
     """
 
+    adds_mean: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Yu et al., ICML 2020, Eq. 6; Park, Hosseini and Yun, FL-ICML 2021, Eq. 2"
     )

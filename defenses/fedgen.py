@@ -35,6 +35,7 @@ class FedGen(LocalEpochs):
     """
 
     by_example: ClassVar[tuple[str, ...]] = ("loss",)
+    adds_mean: ClassVar[bool] = True
     single_logit: ClassVar[bool] = False
     paper: ClassVar[str] = "Liu et al. 2022 and Zhu et al., ICML 2021, as in FLea, Appendix C.3"
     principal: ClassVar[tuple[str, ...]] = ("begin",)

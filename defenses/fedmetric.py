@@ -37,6 +37,7 @@ class FedMetric(Defense):
     round's.
     """
 
+    adds_mean: ClassVar[bool] = True
     fusible: ClassVar[bool] = False  # R is measured under the client's own trained model
     outputs: ClassVar[Literal["logits", "embedding"]] = "embedding"
     distance: ClassVar[Literal["", "cosine", "euclidean"]] = "euclidean"

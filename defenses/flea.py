@@ -43,6 +43,7 @@ class FLea(LocalEpochs):
     closer to the local feature"; Eq. 2 says the contrary and holds.
     """
 
+    adds_mean: ClassVar[bool] = True
     single_logit: ClassVar[bool] = False
     paper: ClassVar[str] = "Xia et al., KDD 2024, Eq. 2 to 8, Algorithm 1"
 

@@ -29,6 +29,7 @@ class SCAFFOLD(Defense):
     x - y is no gradient. Undefended: itself; it claims to hide nothing.
     """
 
+    adds_mean: ClassVar[bool] = True
     fusible: ClassVar[bool] = False  # the trained model gives the variate
     tells: ClassVar[str] = "variate"
     plain_loss: ClassVar[str] = "uncorrected_loss"

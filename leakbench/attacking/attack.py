@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from leakbench.attacking.guess import Guess, checked_guesses
 from leakbench.attacking.metric import Metric
 from leakbench.base.float32 import whole_float32
 from leakbench.base.spec import Spec
-from leakbench.federation.traffic import party
-from leakbench.record.knowledge import covered
+from leakbench.federation.traffic import members, observer_name
+from leakbench.record.knowledge import chosen, covered
 
 if TYPE_CHECKING:
     import torch
@@ -45,12 +46,48 @@ class Attack(Spec):
     # Does it search, and say by a guess's flags where its search did not settle?
     searches: ClassVar[bool] = False
     class_mean: ClassVar[bool] = True  # a reconstruction's blind guess: that of auxiliary data?
+    # How a client that attacks can read what the server hands on to it of others: "rows", where
+    # the attack takes the rows of a message one by one, whoever sent them; "banks", where it reads
+    # for itself the rows, one for each client, that the server sends; "": it cannot. Updates are
+    # apart: any attack may read what models tell of them.
+    handed: ClassVar[Literal["", "rows", "banks"]] = ""
+    # Do its parameters say who observes where that is the server? As they did before all had it.
+    says_server: ClassVar[bool] = False
     # The settings that are run where no attack is named.
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
 
     seed: int = Field(
         0, ge=0, description="the attack's own dice; the run's seed is never shown to it"
     )
+    observer: Annotated[str, AfterValidator(observer_name)] = Field(
+        "server",
+        pattern=r"^(server|client/(0|[1-9]\d{0,8})|clients/(0|[1-9]\d{0,8})(,(0|[1-9]\d{0,8}))+)$",
+        description=(
+            "who attacks: server (or whom the attack is of); client/9, by what it is sent; or"
+            ' "clients/1,4,7", who tell each other'
+        ),
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        # Whatever an attack declares that it reads, who reads it is said by its field.
+        for name in ("threat", "floor_threat"):
+            declared = vars(cls).get(name)
+            if isinstance(declared, property) and declared.fget:
+                setattr(cls, name, property(_observed(declared.fget), doc=declared.__doc__))
+
+    @model_serializer(mode="wrap")
+    def _plain(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without ``observer`` where it is the server: such rows are called as they always were."""
+        told: dict[str, Any] = dump(self)
+        plain = self.observer == "server" and not self.says_server
+        return {k: v for k, v in told.items() if k != "observer" or not plain}
+
+    @property
+    def curious(self) -> bool:
+        """Is it a client that attacks, or several?"""
+        return bool(members(self.observer))
 
     @property
     @abstractmethod
@@ -78,7 +115,7 @@ class Attack(Spec):
 
         Empty where it fits.
         """
-        if self.threat.observer.startswith("client/"):
+        if run.observers:
             return self._unseen(run)
         sent = {(s["kind"], s["receiver"]) for s in run.sent if s["sender"] == "client"}
         tells = run.method.tells
@@ -103,15 +140,51 @@ class Attack(Spec):
 
     def _unseen(self, run: Outline) -> str:
         """Why a curious client gets nothing of the others to attack; empty where it does."""
-        who = self.threat.observer
-        if party(who) >= run.facts.clients:
-            return f"there is no {who}: the clients are 0 to {run.facts.clients - 1}"
+        if run.observers[-1] >= run.facts.clients:
+            return (
+                f"there is no client/{run.observers[-1]}: the clients are 0 to"
+                f" {run.facts.clients - 1}"
+            )
+        if len(run.observers) == run.facts.clients:
+            return "all clients observe, so that there is nobody left to find out about"
+        secret = [
+            row.name for row in chosen(self.threat.knows) if row.held in ("updates", "counts")
+        ]
+        if secret:
+            return f"nobody tells a client the {secret[0]} behind another client's update"
+        for kind in self.attacks(run):
+            if why := self._unhanded(run, kind):
+                return why
+        return run.lacks(self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
+
+    def _unhanded(self, run: Outline, kind: str) -> str:
+        """Why clients get nothing of this kind of others that this attack could read."""
+        if kind == "update":
+            return self._untold(run)
         given = {s["kind"] for s in run.sent if s["sender"] == "server"}
         to_all = {s["kind"] for s in run.sent if s["receiver"] == "client/*"}
-        lacking = [k for k in self.attacks(run) if k not in given & to_all]
-        if lacking:
-            return f"clients receive no {lacking[0]} of other clients"
-        return run.lacks(self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
+        if kind not in given & to_all:
+            return f"clients receive no {kind} of other clients"
+        if not self.handed:
+            return f"of the {kind} that clients receive nobody tells them whose they are"
+        return ""
+
+    def _untold(self, run: Outline) -> str:
+        """Why no two models tell what this attack could read of updates."""
+        models = {
+            s["receiver"] for s in run.sent if (s["kind"], s["sender"]) == ("model", "server")
+        }
+        none = "clients receive no update of other clients"
+        if "client/*" not in models:
+            return f"{none}, and no model"
+        if not run.method.adds_mean:
+            return f"{none}, and two models do not differ by the mean of what others sent"
+        if len(run.observers) + 1 < run.facts.clients and "sum" not in self.threat.kinds:
+            return (
+                f"{none}: two models differ by what several others sent together, and this setting"
+                " reads single updates"
+            )
+        return ""
 
     def falls_to(self, run: Outline) -> dict[str, Any]:
         """Settings that nobody chose and that are read in place of the defaults, for this run.
@@ -181,5 +254,21 @@ class Attack(Spec):
         own = self.model_copy(deep=True)
         with whole_float32():
             guesses = own.blind(view, rng) if blind else own.run(view, rng)
+        if view.observers and isinstance(guesses, list | tuple):
+            # Of itself an observer knows, and is no unit.
+            own_names = {f"client/{i}" for i in view.observers}
+            guesses = [g for g in guesses if getattr(g, "unit", "") not in own_names]
         view._unwritten(who)
         return checked_guesses(guesses, who, view, self.covers)
+
+
+def _observed(declared: Callable[[Any], ThreatModel]) -> Callable[[Any], ThreatModel]:
+    """``declared``, with the attack's ``observer`` where that is another one than the server."""
+
+    def threat(attack: Any) -> ThreatModel:
+        found = declared(attack)
+        if attack.observer in ("server", found.observer):
+            return found
+        return found.model_copy(update={"observer": attack.observer})
+
+    return threat

@@ -71,11 +71,17 @@ class ReadyAttack:
     def _others(self, source: Source) -> list[ReadyAttack]:
         """Its settings that are known to fit."""
         found = []
-        for choice in variants([self.name]) if self.name in registry.names("attacks") else ():
+        for choice in self._settings() if self.name in registry.names("attacks") else ():
             with contextlib.suppress(UsageError):  # it asks for what was not given
                 suited = choice.suited(source)
                 found += [] if suited._lacks(source) else [suited]
         return found
+
+    def _settings(self) -> list[ReadyAttack]:
+        """The settings that are run where none is named, of whoever attacks here."""
+        who = {} if self.attack.observer == "server" else {"observer": self.attack.observer}
+        found = type(self.attack).variants if who else ()
+        return [build(self.name, {**v, **who}) for v in found] or variants([self.name])
 
     def seconds(self, source: Source) -> float:
         """Predicted time on two cores; 0 where it cannot tell."""

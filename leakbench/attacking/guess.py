@@ -72,7 +72,9 @@ def checked_guesses(
         named = [u for u in sorted(covers(g)) if u.startswith("client/")]
         nobody = [u for u in named if not view._exists(u)]
         if nobody:
-            raise MethodError(f"{who} guessed about {nobody[0]}, which does not exist.")
+            raise MethodError(
+                f"{who} guessed about {nobody[0]}, which does not exist or is the observer itself."
+            )
     return [_own(g) for g in guesses]
 
 
@@ -86,7 +88,7 @@ def _wrong(g: Guess, view: View) -> str:
     if not _UNIT.fullmatch(g.unit):
         return "expected the name of a unit, as client/3"
     if g.unit.startswith("client/") and not view._exists(g.unit):
-        return "there is no such client"
+        return "there is no such client, or it is the observer itself"
     if g.round != view.round:
         return f"the guess names round {g.round}, and round {view.round} was attacked"
     if g.probe is not None and not view._exists(g.unit, g.probe):

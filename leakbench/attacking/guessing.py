@@ -55,6 +55,9 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
     stages = recording.stages
     if attack.over == "all":
         return [("all", stages["final"] + bool(_outside(recording, attack, AFTER)))]
+    if attack.curious:  # what is sent in the last round is handed on in none
+        end = max(1, recording.spec.rounds - 1)
+        stages = {s: t for s, t in stages.items() if s != "final" and t < end} | {"final": end}
     surveyed = recording.spec.record.surveys if attack.curve else None
     last = recording.spec.rounds
     between: list[int] = []

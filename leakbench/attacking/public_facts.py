@@ -11,6 +11,7 @@ from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
 from leakbench.federation.network import reaches, thrower
 from leakbench.federation.parties import Facts
+from leakbench.federation.traffic import members, party
 from leakbench.record.knowledge import Knowledge, Source, chosen, passed, recurring
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ class Outline:
     def stages(self) -> dict[str, int]:
         """{stage: round} of the rounds that can be attacked."""
         return dict(self._source.stages)
+
+    @property
+    def observers(self) -> tuple[int, ...]:
+        """The clients that observe; () where none do."""
+        return members(self._threat.observer)
 
     @property
     def audited(self) -> int:
@@ -121,11 +127,11 @@ class Outline:
         Of one example or more, from round 1 to the last; empty where neither labels nor sizes are
         granted.
         """
-        counted, who, out = self._counted, self._threat.observer, []
+        counted, who, out = self._counted, self.observers, []
         if counted is None or counted.examples is None:
             return []
         for (sender, t, phase, probe), behind in self._source.known(counted.name).items():
-            its_own = not who.startswith("client/") or sender == who
+            its_own = not who or party(sender) in who
             if its_own and probe is None and 0 < t <= self.rounds:
                 out.append((t, phase, counted.examples(behind)))
         return out
@@ -138,11 +144,11 @@ class Outline:
         """
         if "labels" not in self._threat.knows or not self._source.holds("labels"):
             return []
-        known, who = self._source.known("labels"), self._threat.observer
+        known, who = self._source.known("labels"), self.observers
         same = recurring(known)
         out = []
         for (sender, t, phase, probe), y in known.items():
-            its_own = not who.startswith("client/") or sender == who
+            its_own = not who or party(sender) in who
             if its_own and probe is None and (sender, phase) in same and 0 < t <= self.rounds:
                 out.append((t, phase, len(y)))
         return out

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from leakbench.attacking import gradients
+from leakbench.attacking import gradients, handed_on
 from leakbench.base.errors import MethodError, ThreatViolation, UsageError
 from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
@@ -28,7 +28,7 @@ from leakbench.base.tree import Tree, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.task_data import Examples
-from leakbench.federation.traffic import party
+from leakbench.federation.traffic import OBSERVER, members, observer_name, party
 from leakbench.federation.trained_models import TrainedModels
 from leakbench.record import candidates
 from leakbench.record.knowledge import KNOWLEDGE, passed
@@ -59,7 +59,7 @@ class ThreatModel(Spec):
     Declared by an attack, enforced by ``View``, printed with every number.
     """
 
-    observer: str = Field("server", pattern=r"^(server|aggregator|outsider|client/\d+)$")
+    observer: Annotated[str, AfterValidator(observer_name)] = Field("server", pattern=OBSERVER)
     kinds: tuple[str, ...] = ("model", "update")
     # "last": each sender's newest message of each kind; "audited": the messages of the attacked
     # round and of the one before.
@@ -96,6 +96,8 @@ class View:
         self._control = control  # no business of an attack
         self._reached: set[tuple[Any, ...]] = set()  # the names of the messages handed out
         self._tell: Callable[[float], None] = lambda _: None
+        # The clients that observe, and what they are told of others; both () where none do.
+        self.observers = members(threat.observer)
         self._past = self._passed(recording.control if control else recording.transcript)
         self._seen = self._chosen()
 
@@ -115,33 +117,55 @@ class View:
             chained = self._of_its_rounds(gradients.read_chained(*sent, source))
         if chained is not None and not self._control:
             return chained
+        granted = sorted([*granted, *self._handed_on()], key=lambda m: (m.round, m.phase))
         seen = self._of_its_rounds(granted)
         if tells:
             told = self._of_its_rounds(_of(self._past, (tells,)))
             seen = gradients.read_gradients(seen, told, source)
         return seen if chained is None else _of_the_same(seen, chained)
 
-    def _passed(self, crossed: Sequence[Message]) -> list[Message]:
-        """What has crossed by now, to or from the observer."""
-        past = [m for m in crossed if m.round <= self.round and self._took_part(m)]
+    def _handed_on(self) -> list[Message]:
+        """What clients that observe are told of others, of the rounds until now; else nothing.
+
+        In the control rows are those that would have been sent with nothing hidden; models are what
+        they were.
+        """
+        if not self.observers:
+            return []
+        kinds, source = self.threat.kinds, self._source
+        # A round is handed on in the next.
+        seen = self._passed(source.transcript, upto=self.round + 1)
+        found = handed_on.rows_of_others(seen, source.transcript, self.observers, self.round)
+        if self._control:
+            bare = {m.name: m for m in source.control}
+            found = [bare.get(m.name, m) for m in found]
+        if {"update", "sum"} & {*kinds}:
+            found += handed_on.updates_of_others(seen, source, self.observers, self.round)
+        return _of(found, kinds)
+
+    def _passed(self, crossed: Sequence[Message], upto: int | None = None) -> list[Message]:
+        """What has crossed by now, or in all rounds ``upto`` one, to or from the observer."""
+        last = self.round if upto is None else upto
+        past = [m for m in crossed if m.round <= last and self._took_part(m)]
         who = self._source.declared
         if who is None:
             return past
-        first = self.round if who.rounds == "one" else 0
-        return [m for m in past if m.kind in who.kinds and m.round >= first]
+        first, last = (self.round, self.round) if who.rounds == "one" else (0, last)
+        return [m for m in past if m.kind in who.kinds and first <= m.round <= last]
 
     def _took_part(self, m: Message) -> bool:
-        """Did the observer send or receive it?"""
-        who = self.threat.observer
-        if m.receiver == "client/*" and who.startswith("client/"):
-            return self._received(m, party(who))
-        return who in (m.sender, m.receiver)
+        """Did the observer, or one of its clients, send or receive it?"""
+        if m.receiver == "client/*" and self.observers:
+            return self._received(m)
+        names = {f"client/{i}" for i in self.observers} or {self.threat.observer}
+        return bool(names & {m.sender, m.receiver})
 
-    def _received(self, m: Message, client: int) -> bool:
+    def _received(self, m: Message) -> bool:
         if m.round == 0:
             return True
         rows = self._source.traffic.get(m.kind, torch.zeros(0, 3))
-        return bool(((rows[:, 0] == m.round) & (rows[:, 2] == client)).any())
+        to = rows[rows[:, 0] == m.round][:, 2].tolist()
+        return any(i in to for i in self.observers)
 
     def _of_its_rounds(self, seen: list[Message]) -> list[Message]:
         """Those of the rounds that the threat model reads."""
@@ -213,6 +237,11 @@ class View:
         self._reached |= {m.name for m in found}
         return [self._lent.message(m) for m in found]
 
+    def of_others(self, messages: Sequence[Message]) -> list[Message]:
+        """Those of ``messages`` that clients sent who do not observe."""
+        names = {f"client/{i}" for i in self.others}
+        return [m for m in messages if m.sender in names]
+
     def traffic(self, kind: str) -> Tensor:
         """(messages, 3) int32 round, sender, receiver of what the observer saw pass of this kind.
 
@@ -282,16 +311,21 @@ class View:
     def _senders(self) -> set[str]:
         """The clients that the observer can be told of: itself, or those it receives from."""
         who, found = self.threat.observer, {m.sender for m in self._past}
-        if who.startswith("client/"):
-            return {who}
+        if self.observers:
+            return {f"client/{i}" for i in self.observers}
         for kind in self._source.traffic:
             rows = passed(self._source.traffic, kind, who)
             found |= {f"client/{i}" for i in rows[rows[:, 0] <= self.round][:, 1].tolist()}
         return found
 
+    @property
+    def others(self) -> list[int]:
+        """The clients that do not observe: of whom a guess can be."""
+        return [i for i in range(self._source.facts.clients) if i not in self.observers]
+
     def _exists(self, unit: str, probe: int | None = None) -> bool:
         """Is there a client of that name, and did it, as far as is seen, send this probe?"""
-        names = {f"client/{i}" for i in range(self._source.facts.clients)}
+        names = {f"client/{i}" for i in self.others}
         if probe is None:
             return unit in names
         return (unit, self.round, probe) in {(m.sender, m.round, m.probe) for m in self._seen}

@@ -110,6 +110,10 @@ class Defense(Spec):
     # A kind of message, besides the update, of which a gradient can be read; "": none can.
     tells: ClassVar[str] = ""
     plain_loss: ClassVar[str] = "loss"  # the function whose gradient that is
+    # Is the next global model this one plus the mean of the updates that were sent (the weighted
+    # one)? Who receives both then knows that mean. A class with a round or an aggregation of its
+    # own states it for itself; one that says nothing is taken to say no.
+    adds_mean: ClassVar[bool] = True
     # Does its loss train a network that says texts? Each class states it for itself.
     texts: ClassVar[bool] = False
     # How its prototypes are compared, if it has any.
@@ -152,6 +156,8 @@ class Defense(Spec):
             cls.title = cls.__name__
         if "texts" not in vars(cls):
             cls.texts = False
+        if "adds_mean" not in vars(cls) and {"round", "aggregate"} & {*vars(cls)}:
+            cls.adds_mean = False
 
     @classmethod
     def display(cls) -> dict[str, Any]:

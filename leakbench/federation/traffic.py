@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SERVER, AGGREGATOR = -1, -2
+# Who may observe: a party, an outsider, or a coalition of clients.
+OBSERVER = r"^(server|aggregator|outsider|client/\d{1,9}|clients/\d{1,9}(,\d{1,9})+)$"
+_CLIENTS = re.compile(r"clients?/(\d+(?:,\d+)*)")
 
 
 def party(name: str) -> int:
@@ -19,6 +23,24 @@ def party(name: str) -> int:
     if name.startswith("client/"):
         return int(name.removeprefix("client/"))
     return {"server": SERVER, "aggregator": AGGREGATOR}[name]
+
+
+def members(observer: str) -> tuple[int, ...]:
+    """The clients that observe: (3,) of client/3, (1, 4, 7) of clients/1,4,7; () of others."""
+    found = _CLIENTS.fullmatch(observer)
+    return tuple(map(int, found[1].split(","))) if found else ()
+
+
+def observer_name(name: str) -> str:
+    """``name``, where it is how that observer is called.
+
+    Raises:
+        ValueError: a coalition's clients are not in ascending order, each once.
+    """
+    found = members(name)
+    if list(found) != sorted({*found}):
+        raise ValueError("expected its clients in ascending order, each once, as clients/1,4,7")
+    return name
 
 
 class Traffic:

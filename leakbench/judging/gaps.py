@@ -131,7 +131,7 @@ def _acquits(n: Number) -> bool:
 def _client(n: Number) -> bool:
     """Does a client attack, who does not see what the server does?"""
     who = n.attacker.observer
-    return bool(who) and all(o.startswith("client/") for o in who)
+    return bool(who) and all(o.startswith(("client/", "clients/")) for o in who)
 
 
 def _why(on: Sequence[Number], *, alone: bool) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leakbench.base.errors import UsageError, suggestion
+from leakbench.federation.traffic import members, observer_name
 from leakbench.own.named import refuse_other_keys, some_of
 from leakbench.record.knowledge import KNOWLEDGE, DeclaredObserver
 
@@ -15,7 +16,7 @@ ROUNDS = ("all", "one")
 KEYS = ("who", "kinds", "rounds", "knows")
 # A user's words for what the table has as one: who knows the loss knows the method.
 ALSO = {"loss": "method", "optimizer": "method"}
-_CLIENT = re.compile(r"client/(0|[1-9]\d{0,8})")
+_CLIENTS = re.compile(r"client/(0|[1-9]\d{0,8})|clients/(0|[1-9]\d{0,8})(,(0|[1-9]\d{0,8}))+")
 
 
 def declared_observer(told: Any, clients: int) -> DeclaredObserver | None:
@@ -23,9 +24,10 @@ def declared_observer(told: Any, clients: int) -> DeclaredObserver | None:
 
     Args:
         told: "server"; "sum", a server that receives what clients send summed alone; "client/3",
-            another client; "outsider", who reads no message; or dict(who=, kinds=, rounds=, knows=)
-            with one of these, the kinds of messages, "all" rounds or "one", and names of what is
-            known (docs/threat-models.md).
+            another client; "clients/1,4", several that tell each other; "outsider", who reads no
+            message; or dict(who=, kinds=, rounds=, knows=) with one of these, the
+            kinds of messages, "all" rounds or "one", and names of what is known
+            (docs/threat-models.md).
         clients: how many there are.
 
     Raises:
@@ -66,11 +68,15 @@ def _who(given: Any, clients: int) -> tuple[str, tuple[str, ...]]:
     alone = {"server": ("server", KINDS), "sum": summed, "outsider": (given, ())}
     if isinstance(given, str) and given in alone:
         return alone[given]
-    if not isinstance(given, str) or not _CLIENT.fullmatch(given):
+    if not isinstance(given, str) or not _CLIENTS.fullmatch(given):
         raise UsageError(
             f"observer = {given!r}: expected 'server', 'sum', 'client/3' or 'outsider'."
             f"{suggestion(str(given), alone)}"
         )
-    if int(given.partition("/")[2]) >= clients:
+    try:
+        observer_name(given)
+    except ValueError as error:
+        raise UsageError(f"observer = {given!r}: {error}.") from None
+    if members(given)[-1] >= clients:
         raise UsageError(f"observer = {given!r}: the {clients} clients are 0 to {clients - 1}.")
     return given, ("model",)

@@ -16,7 +16,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
-from leakbench.federation.traffic import party
+from leakbench.federation.traffic import members, party
 from leakbench.record.messages import Message
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class DeclaredObserver:
     What is not found by attacks that are held to it says nothing of anybody else.
 
     Args:
-        observer: "server", "client/3", or "outsider".
+        observer: "server", "client/3", "clients/1,4", or "outsider".
         kinds: of messages that it receives.
         rounds: of all of them, or of the attacked one alone.
         knows: by the names of this table.
@@ -348,8 +348,9 @@ def passed(traffic: Mapping[str, Tensor], kind: str, observer: str) -> Tensor:
     rows = traffic.get(kind, torch.zeros((0, 3), dtype=torch.int32))
     if observer == "outsider":
         return rows[:0].clone()
-    me = party(observer)
-    return rows[(rows[:, 1] == me) | (rows[:, 2] == me)]
+    mine = torch.tensor(members(observer) or (party(observer),), dtype=rows.dtype)
+    mine = mine.to(rows.device)
+    return rows[torch.isin(rows[:, 1], mine) | torch.isin(rows[:, 2], mine)]
 
 
 def covered(sent: Sequence[Mapping[str, Any]], kind: str) -> bool:

@@ -148,8 +148,11 @@ class _Machine(Shape):
     deterministic: bool = False
 
 
+WHO = r"^(server|outsider|client/\d{1,9}|clients/\d{1,9}(,\d{1,9})+)$"
+
+
 class _Declared(Closed):
-    observer: Annotated[str, Field(pattern=r"^(server|outsider|client/\d{1,9})$")]
+    observer: Annotated[str, Field(pattern=WHO)]
     kinds: Annotated[list[Name], Field(max_length=1_000)]
     rounds: Literal["all", "one"]
     knows: Annotated[list[Name], Field(max_length=1_000)]

@@ -22,6 +22,7 @@ from leakbench.base.printable_text import one_line
 from leakbench.base.raised import own_place, raised_text
 from leakbench.base.spec import canonical
 from leakbench.federation.parties import Facts
+from leakbench.federation.traffic import members
 from leakbench.record import attack_code, columns, origin
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.knowledge import chosen
@@ -347,8 +348,9 @@ def _row(
     weak = flags.control_failed(m.leaks, floor, control)
     marks = _flags(run, attack, line, row) | ({"control_failed"} if weak else set())
     marks |= {how for how in ("isolated", "submitted", "no_control") if meta.get(how)}
-    # What a client is sent is made of the defended messages in the control, too.
-    if threat.observer.startswith("client/") and recording.defended:
+    # What a client is sent is made of the defended messages in the control, too, unless it is what
+    # others sent, as it is.
+    if members(threat.observer) and recording.defended and attack.handed != "rows":
         marks |= {"no_control"}
     return {**row, "flags": flags.join(marks)}
 

@@ -165,6 +165,7 @@ def test_hooks_are_given_an_outline_and_nothing_that_leads_further(runs):
         *("rounds", "stages", "audited", "method", "facts", "sent", "partial", "auxiliary"),
         *("shown", "behind", "traffic", "module", "blank", "holds", "lacks"),
         *("probes", "thrower", "unreached", "pooled", "recurring", "updates", "trainable"),
+        "observers",
     }
     for name in public:
         value = getattr(given[0], name)

@@ -306,6 +306,7 @@ def test_no_public_attribute_of_a_view_leads_to_the_seed_or_the_truth(fedgn):
         "covers",
         "train",
         "messages",
+        "of_others",
         "traffic",
         "know",
         "loss_method",
@@ -318,6 +319,7 @@ def test_no_public_attribute_of_a_view_leads_to_the_seed_or_the_truth(fedgn):
     plain = {"threat", "last", "round", "method", "facts", "module", "dtype", "products", "device"}
     plain |= {"modes"}  # of layers: which train
     plain |= {"recipe"}
+    plain |= {"observers", "others"}  # clients that observe, and the rest
     assert set(public) == plain
     for name, value in [*public.items(), ("loss_method", seen.loss_method())]:
         fields = (
