@@ -45,23 +45,7 @@ class FromProxies(Attack):
 
     def sent(self, view: View) -> dict[str, list[Proxy]]:
         """{"client/3": its proxies, oldest first} of everybody but the observer."""
-        out: dict[str, list[Proxy]] = {}
-        if not view.observers:
-            for m in view.messages("prototype"):
-                if m.sender.startswith("client/"):
-                    out.setdefault(m.sender, []).append(Proxy(m.round, m.payload))
-            return out
-        seen = banks(view)
-        for bank in seen:
-            for i, vector in enumerate(bank.vector):
-                held = out.setdefault(f"client/{i}", [])
-                if not held or not torch.equal(held[-1].vector, vector):
-                    held.append(Proxy(UNKNOWN, vector))
-        for who, held in out.items():
-            # What stands in the first bank may be nobody's: the server's own random start.
-            if len(held) > 1 and torch.equal(held[0].vector, seen[0].vector[party(who)]):
-                held.pop(0)
-        return {who: held for who, held in out.items() if party(who) in view.others}
+        return proxies(view)
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """A random direction for each unit."""
@@ -97,3 +81,24 @@ def banks(view: View) -> list[Proxy]:
     sent = view.messages("prototype", sender="server")
     found = [m for m in sent if m.receiver == "client/*" and isinstance(m.payload, torch.Tensor)]
     return [Proxy(m.round, m.payload) for m in found if m.payload.ndim == 2]
+
+
+def proxies(view: View) -> dict[str, list[Proxy]]:
+    """{"client/3": its proxies, oldest first} of everybody but the observer."""
+    out: dict[str, list[Proxy]] = {}
+    if not view.observers:
+        for m in view.messages("prototype"):
+            if m.sender.startswith("client/"):
+                out.setdefault(m.sender, []).append(Proxy(m.round, m.payload))
+        return out
+    seen = banks(view)
+    for bank in seen:
+        for i, vector in enumerate(bank.vector):
+            held = out.setdefault(f"client/{i}", [])
+            if not held or not torch.equal(held[-1].vector, vector):
+                held.append(Proxy(UNKNOWN, vector))
+    for who, held in out.items():
+        # What stands in the first bank may be nobody's: the server's own random start.
+        if len(held) > 1 and torch.equal(held[0].vector, seen[0].vector[party(who)]):
+            held.pop(0)
+    return {who: held for who, held in out.items() if party(who) in view.others}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from attacks._proxies import proxies
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
 from leakbench.federation import Net
@@ -29,6 +30,7 @@ class PrototypeLeakage(Attack):
     paper: ClassVar[str] = "Park and Yun, ECCV 2024, Eq. 17"
     metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE)
     curve: ClassVar[bool] = True
+    handed: ClassVar[Literal["", "rows", "banks"]] = "banks"
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"candidates": "public"})
 
     candidates: Literal["true", "public"] = Field(
@@ -58,29 +60,29 @@ class PrototypeLeakage(Attack):
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         if self.candidates == "true":
-            return [Guess(m.sender, view.round, {"prototype": m.payload}) for m in self._sent(view)]
+            return [Guess(who, view.round, {"prototype": v}) for who, v in self._sent(view).items()]
         models = view.messages("model", sender="server")
         if not models:  # no global model was recorded up to this round
             return []
         found, out = self._candidates(view, models[-1]), []
-        for m in self._sent(view):
-            alike = likeness(m.payload, found, view.method.distance)
-            out.append(Guess(m.sender, view.round, {"likeness": alike}))
+        for who, vector in self._sent(view).items():
+            alike = likeness(vector, found, view.method.distance)
+            out.append(Guess(who, view.round, {"likeness": alike}))
         return out
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         key = "prototype" if self.candidates == "true" else "likeness"
 
-        def guess(m: Message) -> Tensor:
-            size = m.payload.numel() if self.candidates == "true" else view.facts.clients
+        def guess(vector: Tensor) -> Tensor:
+            size = vector.numel() if self.candidates == "true" else view.facts.clients
             return torch.randn(size, generator=rng, dtype=torch.float64).to(view.device, view.dtype)
 
-        return [Guess(m.sender, view.round, {key: guess(m)}) for m in self._sent(view)]
+        sent = self._sent(view)
+        return [Guess(who, view.round, {key: guess(vector)}) for who, vector in sent.items()]
 
-    def _sent(self, view: View) -> list[Message]:
-        """The newest prototype of each client."""
-        sent = view.messages("prototype")
-        return list({m.sender: m for m in sent if m.sender != "server"}.values())
+    def _sent(self, view: View) -> dict[str, Tensor]:
+        """The newest prototype of each client, as it was sent or stands in the newest bank."""
+        return {who: held[-1].vector for who, held in proxies(view).items()}
 
     def _candidates(self, view: View, model: Message) -> Tensor:
         """(classes, dim): the class means of the auxiliary embeddings."""

@@ -153,14 +153,14 @@ class Attack(Spec):
         if secret:
             return f"nobody tells a client the {secret[0]} behind another client's update"
         for kind in self.attacks(run):
-            if why := self._unhanded(run, kind):
+            if why := self._not_handed_on(run, kind):
                 return why
         return run.lacks(self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
 
-    def _unhanded(self, run: Outline, kind: str) -> str:
+    def _not_handed_on(self, run: Outline, kind: str) -> str:
         """Why clients get nothing of this kind of others that this attack could read."""
         if kind == "update":
-            return self._untold(run)
+            return self._no_update_told(run)
         given = {s["kind"] for s in run.sent if s["sender"] == "server"}
         to_all = {s["kind"] for s in run.sent if s["receiver"] == "client/*"}
         if kind not in given & to_all:
@@ -169,7 +169,7 @@ class Attack(Spec):
             return f"of the {kind} that clients receive nobody tells them whose they are"
         return ""
 
-    def _untold(self, run: Outline) -> str:
+    def _no_update_told(self, run: Outline) -> str:
         """Why no two models tell what this attack could read of updates."""
         models = {
             s["receiver"] for s in run.sent if (s["kind"], s["sender"]) == ("model", "server")

@@ -402,7 +402,9 @@ def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[str]:
     silent = f"their newest {kinds[0]} was not kept by the recording policy"
     if attack.over == "all":
         silent = "the attack made no guess about them"
-    why = attack.left_out or silent
+    why, own = attack.left_out or silent, members(attack.threat.observer)
+    if own:
+        why = "nothing of theirs was handed on to who observes, or it was not kept"
     rows, out = recording.traffic.get(kinds[0]), []
     stages: dict[tuple[int, str], set[str]] = defaultdict(set)
     for g in saved(folder):
@@ -411,7 +413,7 @@ def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[str]:
     for (t, stage), units in sorted(stages.items()):
         senders = set()
         if rows is not None:
-            senders = set(rows[(rows[:, 1] >= 0) & (rows[:, 0] <= t)][:, 1].tolist())
+            senders = set(rows[(rows[:, 1] >= 0) & (rows[:, 0] <= t)][:, 1].tolist()) - {*own}
         if len(senders) > len(units):
             lost = f"{len(senders) - len(units)} of {len(senders)} clients"
             out.append(f"{lost}: {why} (stage {stage})")
