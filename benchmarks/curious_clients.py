@@ -80,11 +80,9 @@ def measured(
             return Cell(math.nan, math.nan, math.nan, 0, str(error).partition(": ")[2])
         row = [r for r in rows if r["metric"] == metric][-1]
         found.append(Cell(row["value"], row["floor"], row["control"], row["n"]))
-    mean = {
-        name: sum(getattr(c, name) for c in found) / len(found)
-        for name in ("value", "floor", "control")
-    }
-    return Cell(**mean, units=sum(c.units for c in found))
+    each = torch.tensor([(c.value, c.floor, c.control) for c in found], dtype=torch.float64)
+    value, floor, control = each.mean(0).tolist()
+    return Cell(value, floor, control, units=sum(c.units for c in found))
 
 
 def shared(run: Run, who: str) -> Cell:

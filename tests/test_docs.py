@@ -188,6 +188,7 @@ class TestLimits:
             "know",
             "loss_method",
             "messages",
+            "of_others",
             "progress",
             "same_as",
             "traffic",
