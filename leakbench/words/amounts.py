@@ -61,9 +61,10 @@ def lacking(evidence: Evidence) -> str:
 def by(number: Number) -> str:
     """Who attacked, as a sentence begins or goes on with it.
 
-    "an attacker" at the server, or "an attacker who is client/9 (of those who take part)".
+    "an attacker" at the server, or "an attacker who is client/9 (one of those who take part)".
     """
     clients = [o for o in number.attacker.observer if o.startswith(("client/", "clients/"))]
     if not clients or len(clients) < len(number.attacker.observer):
         return "an attacker"
-    return f"an attacker who is {' or '.join(clients)} (of those who take part)"
+    alone = all(o.startswith("client/") for o in clients)
+    return f"an attacker who is {' or '.join(clients)} ({'one ' * alone}of those who take part)"
