@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Place = tuple[int, int, str]  # round, phase and sender of what was sent together
+Row = tuple[int, int, int]  # round and phase of a broadcast, and the number of a row in it
 
 
 def rows_of_others(
@@ -41,12 +42,16 @@ def rows_of_others(
         observers: numbers of clients.
         upto: the last round of which anything is told.
     """
-    down = [m for m in seen if m.sender == "server" and _has_rows(m) and m.kind not in LARGE]
-    kinds, names = {m.kind for m in down}, {f"client/{i}" for i in observers}
+    sent = [m for m in seen if m.sender == "server" and _has_rows(m) and m.kind not in LARGE]
+    kinds, names = {m.kind for m in sent}, {f"client/{i}" for i in observers}
+    down, rows = {(m.round, m.phase, m.kind): m.payload for m in sent}, dict[int, list[Row]]()
+    for (t, phase, kind), payload in sorted(down.items(), key=lambda one: one[0]):
+        for i, row in enumerate(payload if payload.is_floating_point() else ()):
+            rows.setdefault(_digest(kind, row), []).append((t, phase, i))
     found: list[Message] = []
     for place, together in _sent_together(crossed, kinds, names).items():
         if place[0] <= upto:
-            found += _handed(together, down)
+            found += _handed(together, down, rows)
     return found
 
 
@@ -62,36 +67,41 @@ def _sent_together(
     return out
 
 
-def _handed(together: Sequence[Message], down: Sequence[Message]) -> list[Message]:
-    """Those of what was sent ``together`` that stand in one later broadcast, at one place."""
-    sent = (together[0].round, together[0].phase)
-    later: dict[tuple[int, int], dict[str, Message]] = {}
-    for d in down:
-        if (d.round, d.phase) > sent:
-            later.setdefault((d.round, d.phase), {})[d.kind] = d
-    for _, broadcast in sorted(later.items()):
-        there = [m for m in together if m.kind in broadcast]
-        places = [_places(m.payload, broadcast[m.kind].payload) for m in there]
-        # Whole numbers, as labels, stand anywhere: they go with what is at a place of its own.
-        own = [p for m, p in zip(there, places, strict=True) if m.payload.is_floating_point()]
-        if own and set.intersection(*own):
-            at = min(set.intersection(*own))
-            return [m for m, p in zip(there, places, strict=True) if at in p]
+def _handed(
+    together: Sequence[Message],
+    down: Mapping[tuple[int, int, str], Tensor],
+    rows: Mapping[int, Sequence[Row]],
+) -> list[Message]:
+    """Those of what was sent ``together`` that stand in one later broadcast, at one place.
+
+    Whole numbers, as labels, may stand anywhere: they go with what is at a place of its own.
+    """
+    own = [m for m in together if m.payload.is_floating_point()]
+    if not own:
+        return []
+    for t, phase, i in rows.get(_digest(own[0].kind, own[0].payload[0]), ()):
+        if (t, phase) <= (own[0].round, own[0].phase):
+            continue
+        there = [m for m in together if _stands(m.payload, down.get((t, phase, m.kind)), i)]
+        if {id(m) for m in own if (t, phase, m.kind) in down} <= {id(m) for m in there}:
+            return there
     return []
+
+
+def _digest(kind: str, row: Tensor) -> int:
+    numbers = row.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return hash((kind, numbers.numpy().tobytes()))
 
 
 def _has_rows(m: Message) -> bool:
     return isinstance(m.payload, torch.Tensor) and m.payload.ndim > 0 and len(m.payload) > 0
 
 
-def _places(block: Tensor, whole: Tensor) -> set[int]:
-    """From which rows on the rows of ``block`` stand in ``whole``, bit for bit."""
-    n = len(block)
-    if block.shape[1:] != whole.shape[1:] or block.dtype != whole.dtype or n > len(whole):
-        return set()
-    first = (whole[: len(whole) - n + 1] == block[0]).reshape(len(whole) - n + 1, -1).all(1)
-    starts = first.nonzero().flatten().tolist()
-    return {i for i in starts if torch.equal(whole[i : i + n], block)}
+def _stands(block: Tensor, whole: Tensor | None, at: int) -> bool:
+    """Do the rows of ``block`` stand in ``whole`` from row ``at`` on, bit for bit?"""
+    if whole is None or block.shape[1:] != whole.shape[1:] or block.dtype != whole.dtype:
+        return False
+    return torch.equal(whole[at : at + len(block)], block)
 
 
 def updates_of_others(
