@@ -15,6 +15,7 @@ from attacks._inversion.ends import measured
 from attacks._inversion.signed_adam import patterned
 from attacks._inversion.variation import weight
 from attacks._inversion.victims import Candidate, Settings, Victim
+from leakbench import models
 from leakbench.attacking import Outline
 from leakbench.base import UsageError, torch
 
@@ -75,7 +76,7 @@ def refusal(run: Outline, how: PackageSettings, *, probe: bool) -> str:
         return ""
     if not probe and run.method.batch > 1:
         return f"analytic tells one image from an update, and a batch has {run.method.batch}"
-    if not first_layer.linear(run.module(), run.facts.shape):
+    if not models.first_linear(run.module(), run.facts.shape):
         return "analytic needs a net whose first layer is linear with a bias"
     return ""
 

@@ -6,7 +6,7 @@ Proposition 3.1), whatever follows the layer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from attacks._inversion.victims import Victim
@@ -43,7 +43,7 @@ def images(victim: Victim, parts: int, division: Division = divided) -> list[Ten
     replay = victim.replay(torch.float64)
     if len(victim.labels) != 1 or replay.adam is not None:
         return []
-    name, seen = linear(replay.module, replay.facts.shape), replay.observed()
+    name, seen = models.first_linear(replay.module, replay.facts.shape), replay.observed()
     rows, biases = (seen.get(models.tensor_of(name, key)) for key in ("weight", "bias"))
     if not name or rows is None or biases is None or not bool(biases.any()):
         return []
@@ -56,30 +56,3 @@ def images(victim: Victim, parts: int, division: Division = divided) -> list[Ten
     else:
         found = [division(rows[own], biases[own]) for own in each]
     return [replay.facts.input_range.unit(x.reshape(victim.shape)) for x in found]
-
-
-def linear(module: torch.nn.Module, shape: Sequence[int]) -> str:
-    """The name of the linear layer with a bias that reads the image itself; empty if none does."""
-    at = next(module.parameters())
-    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(at)
-    read: list[str] = []
-
-    def follow(name: str) -> Callable[[torch.nn.Module, tuple[Tensor, ...]], None]:
-        def see(layer: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            if torch.equal(inputs[0].flatten(), x.flatten()) and layer.bias is not None:
-                read.append(name)
-
-        return see
-
-    layers = [(n, m) for n, m in module.named_modules() if isinstance(m, torch.nn.Linear)]
-    hooks = [m.register_forward_pre_hook(follow(n)) for n, m in layers]
-    was = {m: m.training for m in module.modules()}
-    try:
-        with torch.no_grad():
-            module.eval()(x)
-    finally:
-        for m, training in was.items():
-            m.training = training
-        for hook in hooks:
-            hook.remove()
-    return read[0] if read else ""

@@ -8,7 +8,7 @@ attackers replay it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from pydantic import Field
@@ -19,10 +19,12 @@ from leakbench.base.tree import Tree
 from leakbench.federation.mechanism import Mechanism
 from leakbench.federation.net import Net
 from leakbench.federation.objective import fits
-from leakbench.federation.parties import Batch, Client, Facts, Server
+from leakbench.federation.parties import Batch, Client, Each, Facts, Server
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from leakbench.federation.task_data import Examples
 
 Sent = Mapping[str, Any] | None
 # How papers write what parameters spell out.
@@ -313,7 +315,13 @@ class Defense(Spec):
 
 
 class Wrapper(Spec):
-    """Changes uplinks of ``kinds`` before they leave the client, under any method."""
+    """Changes messages of ``kinds`` before they leave whoever sends them, under any method.
+
+    Of clients what they send; of a server that does not keep to its method (``active``) what it
+    sends to them.
+    """
+
+    active: ClassVar[bool] = False  # True: it is the server's, and no defense
 
     linear: ClassVar[bool] = False  # True: leaves the mean as it is, so fused rounds stay exact
     sums: ClassVar[bool] = False  # True: the server receives only the sum
@@ -337,6 +345,30 @@ class Wrapper(Spec):
         None: nothing that such a claim could rest on; it may read more than the message.
         """
         return None
+
+    # of a server's -------------------------------------------------------------------------------
+    def of_run(self, audited: Sequence[int], clients: int) -> Self:
+        """The same in a run of so many ``clients`` whose rounds ``audited`` are attacked.
+
+        Raises:
+            UsageError: it does not suit such a run.
+        """
+        return self
+
+    def departures(self) -> Sequence[int]:
+        """The rounds in which the server sends something else than its method says."""
+        return ()
+
+    def aimed(self) -> Sequence[int]:
+        """The clients that alone get it; all of the round where there are none."""
+        return ()
+
+    def downlink(self, payload: Tree, server: Server, aux: Examples) -> Tree | Each:
+        """What the server sends in a round in which it departs, instead of ``payload``.
+
+        ``aux``: auxiliary data, on whose statistics it may rely.
+        """
+        return payload
 
 
 def unit(v: Tensor) -> Tensor:

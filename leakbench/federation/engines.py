@@ -38,6 +38,8 @@ def obstacle(method: Defense, wrappers: Sequence[Wrapper]) -> str:
         return "each client's gradient is cut before its step"
     if not method.fusible:
         return "the method reads single updates or trained local models"
+    if any(w.aimed() for w in wrappers):
+        return "the server sends some clients another model"
     bent = [type(w).__name__ for w in wrappers if "update" in w.kinds and not w.linear]
     return f"wrapper {bent[0]} changes single updates" if bent else ""
 

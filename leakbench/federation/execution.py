@@ -64,6 +64,8 @@ class Execution:
     def training(self, local: LocalTraining, each: Tree, plan: Plan, share: Tensor) -> Tree:
         """Train the clients ``each`` as ``plan`` says; leaves are stacked over them."""
         name, data = local.name, self.data
+        if "model" in each["inbox"]:  # each begins at another one
+            return engines.loop(local, each, plan, data)
         one_step = plan.even is not None and plan.even.shape[1] == 1
         if self.engine == "fused" and one_step:
             out = self._tried(name, "fused", lambda: fused(local, each, plan, share, data))

@@ -21,7 +21,7 @@ from leakbench.federation.local_steps import steps_or_epochs
 from leakbench.federation.network import built, own_numbers, unsteady
 from leakbench.federation.observer import Observer
 from leakbench.federation.outputs import refuse_one_output, refuse_other_outputs
-from leakbench.federation.parties import Batch, Client, weighted_mean
+from leakbench.federation.parties import Batch, Client, Each, weighted_mean
 from leakbench.federation.party_runner import PartyRunner, single, unwritten
 from leakbench.federation.precision import split_dtype
 from leakbench.federation.selection import robin, round_size, select
@@ -49,10 +49,13 @@ class Federation:
         device: torch.device | str = "cpu",
         recorder: Observer[Federation] | None = None,
     ) -> None:
-        self.method, self.task, self.seed, self.wrappers = method, task, seed, tuple(wrappers)
+        self.method, self.task, self.seed = method, task, seed
+        self.wrappers = tuple(w for w in wrappers if not w.active)
+        self.active = tuple(w for w in wrappers if w.active)  # of a server that departs
+        self.aimed = {i for w in self.active for i in w.aimed()}  # at these clients, or at all
         self.dtype, self.low = split_dtype(dtype)
         self.device = torch.device(device)
-        self.engine = engines.resolve(engine, method, self.wrappers)
+        self.engine = engines.resolve(engine, method, tuple(wrappers))
         self.facts = task.facts(method)
         self.data = task.examined(data).to(self.device, self.dtype)
         self.augment = task.augment if type(task).augment is not Task.augment else None
@@ -67,7 +70,8 @@ class Federation:
         self.execution = Execution(self.engine, method, self.data)
         self.phases, self.fallbacks = self.execution.phases, self.execution.fallbacks
         self.recorder: Observer[Federation] = recorder or Observer()
-        self.traffic = Traffic({k for w in self.wrappers for k in w.kinds})
+        changed = {k for w in self.active if w.departures() for k in w.kinds}
+        self.traffic = Traffic({k for w in self.wrappers for k in w.kinds}, changed)
         self.summed = {k for w in self.wrappers if w.sums for k in w.kinds}
         self.masked = {k for w in self.wrappers if w.masks for k in w.kinds}
         for w in self.wrappers:
@@ -162,13 +166,7 @@ class Federation:
         self.fallbacks.update({f"{fn.__name__}/{what}": why for what, why in slower.items()})
         self.model, self.state = new["model"], new["state"]
         for kind, payload in sent.items():
-            self.traffic.down(self.t, kind, self.who, payload, each=kind in each)
-            self.recorder.down(self, kind, payload, each=kind in each)
-            here, there = self.inbox, self.each_inbox
-            if kind in each:
-                here, there = there, here
-            here[kind] = payload
-            there.pop(kind, None)
+            self._send_down(kind, payload, each=kind in each)
         self.phase += 1
 
     def clients(self, fn: Callable[..., Any]) -> None:
@@ -212,6 +210,31 @@ class Federation:
         self.phase += 1
 
     # how it is done -------------------------------------------------------------------------------
+    def _send_down(self, kind: str, payload: Tree, *, each: bool) -> None:
+        """Deliver what the server sends, or what an active one sends instead."""
+        meant: Tree | None = None
+        for i, w in enumerate(self.active):
+            if kind not in w.kinds or self.t not in w.departures():
+                continue
+            if each or meant is not None:
+                raise UsageError(
+                    f"the wrapper {type(w).__name__} changes a {kind} that all clients get alike"
+                    " from the method, and here each gets its own, or another wrapper changed it:"
+                    " leave the wrapper out."
+                )
+            tree = {"model": self.model, "state": self.state, "receivers": self.chosen}
+            sent = self.runner.downlink(w, f"{kind}/{i}", self.t, tree, payload, self.data.aux)
+            each = isinstance(sent, Each)
+            meant, payload = payload, sent.payload if isinstance(sent, Each) else sent
+        self.departed |= meant is not None
+        self.traffic.down(self.t, kind, self.who, payload, each=each)
+        self.recorder.down(self, kind, payload, each=each, meant=meant)
+        here, there = self.inbox, self.each_inbox
+        if each:
+            here, there = there, here
+        here[kind] = payload
+        there.pop(kind, None)
+
     def _run(self, runner: PartyRunner, name: str, each: Tree) -> Tree:
         return self.execution.clients(runner, name, self.t, self.who, each, self.inbox)
 
@@ -311,6 +334,7 @@ class Federation:
         self.senders = self.chosen[:0]
         self.share = None
         self.local, self.losses = {}, None
+        self.departed = False  # did the server send something else than its method says?
         self.variances: dict[str, Tensor] = {}  # training -> mean variance of its local models
 
     # the run --------------------------------------------------------------------------------------
@@ -329,7 +353,11 @@ class Federation:
         """One round."""
         self.t += 1
         self._open(self._chosen())
+        model, state = self.model, self.state
         self.method.round(self)
+        if self.departed:
+            # What clients make of another model is of no use to the method: the round is lost.
+            self.model, self.state = model, state
         self.recorder.close(self)
 
     def end(self) -> None:

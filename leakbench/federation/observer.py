@@ -13,8 +13,13 @@ Fed = TypeVar("Fed", contravariant=True)  # the federation that tells
 class Observer(Generic[Fed]):
     """Keeps nothing; also the list of what a recorder is told."""
 
-    def down(self, fed: Fed, kind: str, payload: Tree, *, each: bool) -> None:
-        """The server sent ``payload`` to the chosen clients."""
+    def down(
+        self, fed: Fed, kind: str, payload: Tree, *, each: bool, meant: Tree | None = None
+    ) -> None:
+        """The server sent ``payload`` to the chosen clients.
+
+        ``meant``: what its method would have sent to all, where it does not keep to it.
+        """
 
     def up(self, fed: Fed, name: str, each: Tree, sent: Tree, draws: Tree) -> None:
         """The chosen clients, holding ``each`` before, ran ``name`` and sent ``sent`` (stacked).

@@ -23,6 +23,8 @@ from leakbench.federation.parties import Batch, Client, Each, Facts, Server
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from leakbench.federation.task_data import Examples
+
 
 class Inbox(dict[str, Any]):
     """An inbox that says which kinds there are when another one is read."""
@@ -145,6 +147,18 @@ class PartyRunner:
         each = {k for k, v in sent.items() if isinstance(v, Each)}
         out = {k: v.payload if k in each else v for k, v in sent.items()}
         return out, {"model": server.model, "state": server.state}, each, server.fallbacks
+
+    def downlink(
+        self, wrapper: Wrapper, name: str, t: int, tree: Tree, payload: Tree, aux: Examples
+    ) -> Tree | Each:
+        """What the server sends instead of ``payload``; ``name``: of the wrapper's dice."""
+        receivers = tree["receivers"]
+        rng = Rng(self.seed, "defense", SHARED, self.dtype, round=t, device=receivers.device)
+        rng = rng.at(f"downlink/{name}")
+        model, state = dict(tree["model"]), dict(tree["state"])
+        server = Server(t, self.facts, model, state, receivers, rng, self.module)
+        with rng.lent():
+            return wrapper.downlink(payload, server, aux)
 
     def train(
         self,

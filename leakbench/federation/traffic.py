@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.lazy import torch
@@ -46,8 +46,9 @@ def observer_name(name: str) -> str:
 class Traffic:
     """Rows (round, sender, receiver) per kind, one for each receiver of a broadcast; and sizes."""
 
-    def __init__(self, covered: set[str]) -> None:
-        self.covered = covered  # kinds that a wrapper changes
+    def __init__(self, covered: set[str], changed: Collection[str] = ()) -> None:
+        self.covered = covered  # kinds that a wrapper of the clients changes
+        self.changed = set(changed)  # that a server changes which does not keep to its method
         self.rows: dict[str, list[Tensor]] = {}
         # (kind, sender, receiver) -> [rounds, messages, bytes, last round]
         self.totals: dict[tuple[str, str, str], list[int]] = {}
@@ -97,7 +98,9 @@ class Traffic:
         for (kind, sender, receiver), (rounds, messages, size, _) in sorted(self.totals.items()):
             covered = sender == "client" and kind in self.covered
             line = {"kind": kind, "sender": sender, "receiver": receiver, "rounds": rounds}
-            out.append({**line, "messages": messages, "bytes": size, "covered": covered})
+            line |= {"messages": messages, "bytes": size, "covered": covered}
+            changed = sender == "server" and kind in self.changed
+            out.append({**line, **({"changed": True} if changed else {})})
         return out
 
     def tensors(self) -> dict[str, Tensor]:

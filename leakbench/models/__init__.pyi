@@ -15,6 +15,7 @@ from .resnets import resnet8 as resnet8
 from .resnets import resnet18 as resnet18
 from .resnets import resnet32 as resnet32
 from .stages import Stages as Stages
+from .stages import first_linear as first_linear
 from .stages import fix as fix
 from .stages import gives_logits as gives_logits
 from .stages import last_layer as last_layer

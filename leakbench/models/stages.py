@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
@@ -114,6 +114,33 @@ def fix(stage: nn.Module) -> None:
 
 def _as_it_is(layer: nn.Module, mode: bool = True) -> nn.Module:
     return layer
+
+
+def first_linear(module: nn.Module, shape: Sequence[int]) -> str:
+    """The name of the linear layer with a bias that reads the image itself; empty if none does."""
+    at = next(module.parameters())
+    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(at)
+    read: list[str] = []
+
+    def follow(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def see(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            if torch.equal(inputs[0].flatten(), x.flatten()) and layer.bias is not None:
+                read.append(name)
+
+        return see
+
+    layers = [(n, m) for n, m in module.named_modules() if isinstance(m, nn.Linear)]
+    hooks = [m.register_forward_pre_hook(follow(n)) for n, m in layers]
+    was = {m: m.training for m in module.modules()}
+    try:
+        with torch.no_grad():
+            module.eval()(x)
+    finally:
+        for m, training in was.items():
+            m.training = training
+        for hook in hooks:
+            hook.remove()
+    return read[0] if read else ""
 
 
 def last_layer(

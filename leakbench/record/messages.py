@@ -44,6 +44,7 @@ class Message:
     # makes it. "": it is what was sent, and its training's loss made it.
     loss: str = ""
     sparse: bool = False  # its zeros were not sent, and are no data
+    changed: bool = False  # a server sent it that does not keep to its method
 
     def told(self) -> dict[str, Tensor]:
         """{name: bool}: which of the payload's numbers were sent; "": of one that has no names.
@@ -128,8 +129,8 @@ def write_messages(
 
 def _line(m: Message) -> dict[str, Any]:
     """What the header of a file says of a message; part and the like where they say something."""
-    more = {k: v for k, v in (("part", m.part), ("loss", m.loss), ("sparse", m.sparse)) if v}
-    return {**dict(zip(COLUMNS, m.name, strict=True)), **more}
+    more = {k: getattr(m, k) for k in ("part", "loss", "sparse", "changed")}
+    return {**dict(zip(COLUMNS, m.name, strict=True)), **{k: v for k, v in more.items() if v}}
 
 
 def read_messages(folder: Path, names: Iterable[str]) -> list[Message]:

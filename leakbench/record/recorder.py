@@ -51,7 +51,9 @@ class Recorder(Observer[Federation]):
             how["times"] = max(rounds for rounds, *_ in totals)
         return self.policy.keeps(kind, size, fed.t, self.rounds, **how)
 
-    def down(self, fed: Federation, kind: str, payload: Tree, *, each: bool) -> None:
+    def down(
+        self, fed: Federation, kind: str, payload: Tree, *, each: bool, meant: Tree | None = None
+    ) -> None:
         """Keep a broadcast as one message, or each receiver's own."""
         size = nbytes(payload) // (len(fed.chosen) if each else 1)
         pooled = kind == "model" and self._pools(fed)
@@ -59,12 +61,16 @@ class Recorder(Observer[Federation]):
             if kind == "model" and self._keeps_last_layers(fed):
                 part = last_layers.part_of(fed, payload)
                 told = Message(fed.t, fed.phase, "server", "client/*", kind, part)
-                self.sent += [replace(told, part="last_layer")] if part else []
+                told = replace(told, part="last_layer", changed=meant is not None)
+                self.sent += [told] if part else []
             return
         to = [("client/*", payload)]
         if each:
             to = [(f"client/{int(i)}", row(payload, j)) for j, i in enumerate(fed.chosen)]
-        self.sent += [Message(fed.t, fed.phase, "server", name, kind, part) for name, part in to]
+        sent = [Message(fed.t, fed.phase, "server", name, kind, part) for name, part in to]
+        if meant is not None:
+            sent = [replace(m, changed=not _same(m.payload, meant)) for m in sent]
+        self.sent += sent
 
     def up(self, fed: Federation, name: str, each: Tree, sent: Tree, draws: Tree) -> None:
         """Keep the messages, what they would be undefended, and the draws and secrets behind."""
@@ -109,8 +115,7 @@ class Recorder(Observer[Federation]):
     def _bare(self, bare: Message, sent: Message | None) -> None:
         """Into the control goes only what differs: a large undefended update is not kept twice."""
         if sent is not None and sent.receiver == bare.receiver:
-            a, b = flat(bare.payload), flat(sent.payload)
-            if a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a):
+            if _same(bare.payload, sent.payload):
                 return
         self.control.append(bare)
 
@@ -186,7 +191,8 @@ class Recorder(Observer[Federation]):
         if self.policy.name == "all":
             return sorted(order), []
         named = audited.places(self.policy, fed.chosen.tolist())
-        order = [*named, *(j for j in order if j not in named)]
+        aimed = [j for j in order if int(fed.chosen[j]) in fed.aimed]
+        order = list(dict.fromkeys([*named, *aimed, *order]))
         many = 0
         if self.policy.audits(fed.t, self.rounds):  # nobody stands in for one who takes no part
             many = len(named) + self.policy.audited - len(self.policy.clients)
@@ -262,3 +268,9 @@ class Recorder(Observer[Federation]):
         if self.truth:
             write_tree(self.folder / "truth" / file, self.truth, head, sync=False)
         self._clear()
+
+
+def _same(one: Tree, other: Tree) -> bool:
+    """Are they the same numbers by the same names?"""
+    a, b = flat(one), flat(other)
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)

@@ -136,7 +136,8 @@ class Recording(Source):
     @property
     def defended(self) -> bool:
         """Does what crossed differ from what would have crossed with nothing defended?"""
-        return self.method.undefended() != self.method or bool(self.parts.wrappers)
+        defends = any(not w.active for w in self.parts.wrappers)
+        return self.method.undefended() != self.method or defends
 
     @property
     def controlled(self) -> bool:

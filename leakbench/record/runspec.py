@@ -179,13 +179,16 @@ def make_spec(
     audited.known_clients(record, chosen.facts(method).clients)
     names = [name for name, _ in wrappers]
     wraps = [registry.load_plugin("wrappers", n).build(p, f"wrapper {n}") for n, p in wrappers]
+    last = chosen.rounds if rounds is None else rounds
+    stages, clients = [*record.stages(last).values()], chosen.facts(method).clients
+    wraps = [w.of_run(stages, clients) for w in wraps]
     values = {
         "task": {"name": task, "params": chosen.parameters()},
         "defense": {"name": defense, "params": method.parameters()},
         "wrappers": [
             {"name": n, "params": w.parameters()} for n, w in zip(names, wraps, strict=True)
         ],
-        "rounds": chosen.rounds if rounds is None else rounds,
+        "rounds": last,
         "seed": seed,
         "engine": resolve(engine, method, wraps),
         "dtype": dtype,

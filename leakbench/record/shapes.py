@@ -97,6 +97,7 @@ class _Sent(Shape):
     messages: Count
     bytes: Count
     covered: bool
+    changed: bool = False
 
 
 class _Missing(Shape):
@@ -231,6 +232,7 @@ class _Message(Closed):
     part: Literal["", "last_layer"] = ""
     loss: Name = ""
     sparse: bool = False
+    changed: bool = False
 
 
 class _Elsewhere(Closed):

@@ -54,7 +54,9 @@ class _Sketches(Observer[Federation]):
             signs = torch.randint(2, (_SKETCHES, v.numel()), generator=draws).double() * 2 - 1
             total += torch.cat([v.square().sum()[None], signs @ v])
 
-    def down(self, fed: Federation, kind: str, payload: Tree, *, each: bool) -> None:
+    def down(
+        self, fed: Federation, kind: str, payload: Tree, *, each: bool, meant: Tree | None = None
+    ) -> None:
         """The server's message."""
         self.add(f"down {kind}", payload)
 

@@ -16,13 +16,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from attacks import _updates
-from attacks._inversion import breaching, check, engines, first_layer, package
+from attacks._inversion import breaching, check, engines, package
 from attacks._inversion.packaged import VictimLoss, told
 from attacks._inversion.signed_adam import patterned
 from attacks._inversion.stack import Stack
 from attacks._inversion.variation import variation
 from attacks._inversion.victims import Victim
 from attacks.gradient_inversion import GradientInversion
+from leakbench import models
 from leakbench.attacking import View
 from leakbench.attacking.transcript import Transcript
 from leakbench.base import UsageError
@@ -294,11 +295,11 @@ def test_what_analytic_cannot_do_is_said_before_it_starts():
     assert obstacle(attack, sent(mlp())) == ""
     assert "linear" in obstacle(attack, sent(lenet()))
     assert "a batch has 2" in obstacle(attack, sent(mlp(), IMAGES[:2], LABELS[:2]))
-    assert first_layer.linear(mlp(), (1, 8, 8)) == "1"
+    assert models.first_linear(mlp(), (1, 8, 8)) == "1"
     behind = nn.Sequential(nn.Flatten(), nn.Tanh(), nn.Linear(64, 10))
-    assert first_layer.linear(behind, (1, 8, 8)) == ""
+    assert models.first_linear(behind, (1, 8, 8)) == ""
     bare = nn.Sequential(nn.Flatten(), nn.Linear(64, 10, bias=False))
-    assert first_layer.linear(bare, (1, 8, 8)) == ""
+    assert models.first_linear(bare, (1, 8, 8)) == ""
 
 
 def test_what_is_printed_and_what_interrupts(capsys):

@@ -1,0 +1,244 @@
+"""What a server reads out of the update of a model that it planted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
+from leakbench.base import torch
+from leakbench.federation import trainings
+from leakbench.metrics import RECONSTRUCTION
+from leakbench.models import first_linear, last_layer, tensor_of
+from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CLEAR = 1e-3  # of the largest slope by a bias: units below it say little beside rounding
+ROUNDING = 64  # times the last digit of a weight: less than that, a slope is its rounding
+NEAR = 0.01  # two readings that differ by less in the mean are of the same image
+BEYOND = 0.05  # of the range of inputs, by which a reading may lie outside of it
+
+
+@dataclass(frozen=True)
+class _Victim:
+    """A client, the model that was planted at it, and what came back."""
+
+    client: str
+    planted: Message
+    told: dict[str, Tensor]  # its update, or a sum of which nothing else is a part
+    phase: int
+    examples: int
+
+
+class PlantedModel(Attack):
+    """Divides rows of the first linear layer's update by its bias, as the planted model asks for.
+
+    Of one image x a unit's row moved by c x and its bias by c, whatever follows, and so x is their
+    quotient (Boenisch et al. 2023, Section 4.1; Fowl et al. 2022, Eq. 2). What else came into a
+    unit the planted model says, which the server knows, as it sent it: where all rows are one and
+    the same, a bin is the difference of neighbouring units; else every unit is read by itself.
+    Readings on which two units agree are of one image, for a mixture is another one in each; they
+    come first, then those of the largest slope. What lies outside of the range of inputs is a
+    mixture. Of images that nothing was read of, the auxiliary data's mean is guessed, as the blind
+    guess has it for all.
+
+    Under a sum it reads the sum, where one client was aimed at and the others were silenced. Over
+    several local steps rows and biases add up over all their examples, and are read alike.
+
+    It believes itself where two units agree on each image of the batch.
+    """
+
+    about: ClassVar[str] = "images from the update of a model that the server planted"
+    paper: ClassVar[str] = "Wen et al. 2022; Fowl et al. 2022; Boenisch et al. 2023"
+    metrics: ClassVar[tuple[Metric, ...]] = RECONSTRUCTION
+    order: ClassVar[int] = 3
+    left_out: ClassVar[str] = "no planted model was sent to them, or no whole update was kept"
+
+    targets: int = Field(
+        50, ge=1, description="clients attacked in a round, of as many as were sent such a model"
+    )
+
+    @property
+    def threat(self) -> ThreatModel:
+        return ThreatModel(
+            kinds=("update", "model", "sum"),
+            rounds="audited",
+            knows=("method", "facts", "sizes", "aux_data"),
+            rung="public",
+        )
+
+    def obstacle(self, run: Outline) -> str:
+        sent = [s for s in run.sent if (s["kind"], s["sender"]) == ("model", "server")]
+        if not any(s.get("changed") for s in sent):
+            return "the server kept to its method: no model was planted (wrapper active_server)"
+        if why := super().obstacle(run):
+            return why
+        summed = any(s["kind"] == "sum" for s in run.sent)
+        if summed and not any(s["receiver"] == "client" for s in sent):
+            return (
+                "the server receives only a sum over clients who all got the planted model, so what"
+                " is read has no owner: aim at one, -s active_server.clients=[0]"
+            )
+        if summed and not run.method.steps:
+            return "of a sum it is not known how many examples by epochs are behind it"
+        if run.method.optimizer != "sgd":
+            return "of steps of Adam rows are no multiples of the image any more"
+        if run.method.step_terms().weight_decay:
+            return "weight decay is added to rows and biases, so their quotient is no image"
+        if not first_linear(run.module(), run.facts.shape):
+            return "no linear layer with a bias reads the input itself"
+        return ""
+
+    def nothing_kept(self, run: Outline) -> str:
+        return "of no client that was sent a planted model a whole update was kept"
+
+    def seconds(self, run: Outline) -> float:
+        return 2.0
+
+    def run(self, view: View, rng: torch.Generator) -> list[Guess]:
+        out = []
+        for v in self._victims(view):
+            found = _readings(view, v)
+            if isinstance(found, str):
+                out.append(Guess(v.client, view.round, failed=found))
+                continue
+            read, sure = found
+            rest = _mean(view, v)[len(read) :]
+            x = torch.cat([read.reshape(-1, *view.facts.shape), rest])
+            accepted = sure == v.examples
+            out.append(self._guess(view, v, {"x": x.to(view.dtype)}, accepted=accepted))
+        return out
+
+    def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
+        """The mean of the auxiliary images; of a class that was fished for one of that class's."""
+        aux, out = view.know("aux_data"), []
+        for v in self._victims(view):
+            some = torch.randint(len(aux), (v.examples,), generator=rng)
+            tensors = {"x": _mean(view, v).to(view.dtype), "sample": aux.x[some].to(view.dtype)}
+            out.append(self._guess(view, v, tensors))
+        return out
+
+    def _guess(
+        self, view: View, v: _Victim, tensors: dict[str, Tensor], *, accepted: bool = False
+    ) -> Guess:
+        about = {**tensors, "phase": torch.tensor(v.phase)}
+        return Guess(v.client, view.round, about, accepted=accepted)
+
+    def _victims(self, view: View) -> list[_Victim]:
+        """Whose update can be read, in their order."""
+        sent = [m for m in view.messages("model", sender="server", round=view.round) if m.changed]
+        planted = {m.receiver: m for m in sent if not _silent(m)}
+        updates = view.messages("update", round=view.round)
+        sums = [m for m in view.messages("sum", round=view.round) if "update" in m.payload]
+        if sums and len(planted) == 1 and not updates:
+            client, model = next(iter(planted.items()))
+            alone = _owner(client) and _silenced(view, sent)
+            told = [(client, sums[0].phase, sums[0].payload["update"], model)] if alone else []
+        else:
+            told = []
+            for m in updates:
+                model = planted.get(m.sender) or planted.get("client/*")
+                if model is not None and model.phase < m.phase:
+                    told.append((m.sender, m.phase, m.payload, model))
+        out = []
+        for client, phase, payload, model in told[: self.targets]:
+            if n := _examples(view, client, phase):
+                out.append(_Victim(client, model, payload, phase, n))
+        return out
+
+
+def _owner(receiver: str) -> bool:
+    return receiver != "client/*"
+
+
+def _silent(m: Message) -> bool:
+    """Is it a model through which nothing passes?"""
+    return not any(bool(v.any()) for k, v in m.payload.items() if v.is_floating_point())
+
+
+def _silenced(view: View, sent: list[Message]) -> bool:
+    """Were all others of the round sent a model whose update is nothing?"""
+    rows = view.traffic("model")
+    here = {int(r) for t, _, r in rows.tolist() if t == view.round}
+    return len(sent) == len(here)
+
+
+def _examples(view: View, client: str, phase: int) -> int:
+    """How many examples are behind the update; 0 if it cannot be told."""
+    known = view.know("sizes").get((client, view.round, phase, None))
+    if known is not None:
+        return int(known)
+    made = trainings(view.loss_method(), view.round, last=view.last)
+    steps = next((t.steps for t in made if t.phase == phase), 0)
+    return steps * view.loss_method().batch
+
+
+def _fished(view: View, planted: Message) -> int | None:
+    """The class that the last layer alone reads anything for; None where it is none."""
+    name, layer = last_layer(view.module, view.facts.shape)
+    weight = planted.payload.get(tensor_of(name, "weight"))
+    if layer is None or weight is None:
+        return None
+    rows = weight.flatten(1).any(1).nonzero().flatten().tolist()
+    return int(rows[0]) if len(rows) == 1 else None
+
+
+def _mean(view: View, v: _Victim) -> Tensor:
+    """(B, ...): the mean auxiliary image, the first one of the class that was fished for."""
+    aux = view.know("aux_data")
+    x = aux.x.double()
+    out = x.mean(0).expand(v.examples, *x.shape[1:]).clone()
+    fished = _fished(view, v.planted)
+    own = aux.y == (-1 if fished is None else fished)
+    if bool(own.any()):
+        out[0] = x[own].mean(0)
+    return out
+
+
+def _readings(view: View, v: _Victim) -> tuple[Tensor, int] | str:
+    """(k, inputs) float64 images, k <= B, and how many of them two units agree on; or why none."""
+    name = first_linear(view.module, view.facts.shape)
+    keys = tensor_of(name, "weight"), tensor_of(name, "bias")
+    if not {*keys} <= v.told.keys():
+        return "the first layer's update was not sent"
+    rows, biases = (v.told[k].double().cpu() for k in keys)
+    had = [v.planted.payload[k].double().cpu() for k in keys]
+    if not bool(rows.isfinite().all() and biases.isfinite().all()):
+        return "the update is not finite"
+    last = torch.finfo(view.dtype).eps
+    rounding = ROUNDING * last * torch.maximum(had[1].abs(), had[0].abs().max(1).values)
+    if len(had[0]) > 1 and torch.equal(had[0], had[0][:1].expand_as(had[0])):
+        order = had[1].argsort(descending=True)  # the lowest threshold first
+        rows, biases, rounding = rows[order], biases[order], rounding[order]
+        none = torch.zeros(1, *rows.shape[1:], dtype=rows.dtype)
+        rows = rows - torch.cat([rows[1:], none])
+        biases = biases - torch.cat([biases[1:], none[:, 0]])
+    size = biases.abs()
+    clear = (size > rounding) & (size > CLEAR * size.max())
+    if not bool(clear.any()):
+        return "no unit of the first layer moved: nothing fell where it was looked for"
+    x = rows[clear] / biases[clear, None]
+    unit = view.facts.input_range.unit(x.reshape(-1, *view.facts.shape)).flatten(1)
+    within = torch.ones(len(unit), dtype=torch.bool)
+    if view.facts.input_range.bounded:
+        within = ((unit > -BEYOND) & (unit < 1 + BEYOND)).all(1)
+    if not bool(within.any()):
+        return "what was read lies outside of the range of inputs: mixtures of several images"
+    x, unit, size = x[within], unit[within], size[clear][within]
+    return _distinct(x, unit, size, v.examples)
+
+
+def _distinct(x: Tensor, unit: Tensor, size: Tensor, most: int) -> tuple[Tensor, int]:
+    """At most ``most`` readings that differ: first those on which two units agree."""
+    near = torch.cdist(unit, unit) <= NEAR * unit.shape[1] ** 0.5
+    agree = near.sum(1) > 1
+    order = sorted(range(len(x)), key=lambda i: (not agree[i], -float(size[i])))
+    taken: list[int] = []
+    for i in order:
+        if len(taken) < most and not any(bool(near[i, j]) for j in taken):
+            taken.append(i)
+    return x[taken], int(agree[taken].sum())
