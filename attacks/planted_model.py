@@ -32,6 +32,7 @@ class _Victim:
     told: dict[str, Tensor]  # its update, or a sum of which nothing else is a part
     phase: int
     examples: int
+    part: float = 1.0  # of ``told`` that this update is: under a sum one of many
 
 
 class PlantedModel(Attack):
@@ -134,10 +135,12 @@ class PlantedModel(Attack):
         planted = {m.receiver: m for m in sent if not _silent(m)}
         updates = view.messages("update", round=view.round)
         sums = [m for m in view.messages("sum", round=view.round) if "update" in m.payload]
+        part = 1.0
         if sums and len(planted) == 1 and not updates:
             client, model = next(iter(planted.items()))
             alone = _owner(client) and _silenced(view, sent)
             told = [(client, sums[0].phase, sums[0].payload["update"], model)] if alone else []
+            part = 1 / len(sent)
         else:
             told = []
             for m in updates:
@@ -147,7 +150,7 @@ class PlantedModel(Attack):
         out = []
         for client, phase, payload, model in told[: self.targets]:
             if n := _examples(view, client, phase):
-                out.append(_Victim(client, model, payload, phase, n))
+                out.append(_Victim(client, model, payload, phase, n, part))
         return out
 
 
@@ -229,7 +232,22 @@ def _readings(view: View, v: _Victim) -> tuple[Tensor, int] | str:
     if not bool(within.any()):
         return "what was read lies outside of the range of inputs: mixtures of several images"
     x, unit, size = x[within], unit[within], size[clear][within]
-    return _distinct(x, unit, size, v.examples)
+    return _distinct(x, unit, size, _most(view, v))
+
+
+def _most(view: View, v: _Victim) -> int:
+    """How many images there are to be read: of a fished class as many as its bias was moved by.
+
+    Each moved it by its share of the mean over a step's examples, and others by nothing.
+    """
+    fished, method = _fished(view, v.planted), view.loss_method()
+    name, _ = last_layer(view.module, view.facts.shape)
+    bias = v.told.get(tensor_of(name, "bias"))
+    if fished is None or bias is None or method.average != "plain":
+        return v.examples
+    step = min(method.batch, v.examples)
+    rate = method.lr * method.schedule(view.round) * v.part
+    return min(max(round(float(bias[fished]) / rate * step), 1), v.examples)
 
 
 def _distinct(x: Tensor, unit: Tensor, size: Tensor, most: int) -> tuple[Tensor, int]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Model = dict[str, "Tensor"]
 HEIGHT = 30.0  # of the other classes' biases: e^-30 of the fished class's probability is left
+NARROWEST = 0.5  # of the mean distance of windows in a functional's standard deviation, at least
 OPEN = 2.0  # what a tanh is given at the edge of what it lets through: its slope there is .07
 
 
@@ -105,11 +106,13 @@ class ActiveServer(Wrapper):
         return () if self.way == "none" else self.clients
 
     def downlink(self, payload: Tree, server: Server, aux: Examples) -> Tree | Each:
+        who = server.receivers.tolist()
+        if self.clients and not {*self.clients} & {*who}:
+            return payload  # nobody is there for whom it would be
         planted = self._planted(dict(payload), server, aux)
         if not self.clients:
             return planted
         beside = payload if self.others == "honest" else _silent(payload, server.module)
-        who = server.receivers.tolist()
         return Each(stack([planted if i in self.clients else beside for i in who]))
 
     def _planted(self, model: Model, server: Server, aux: Examples) -> Model:
@@ -196,10 +199,12 @@ class ActiveServer(Wrapper):
         # A row fires where factor * up > down, on so many of x as the quantile says.
         factor = torch.quantile(down / up.clamp(min=1e-9), self.share, dim=0)
         rows = torch.where(below, -size, factor[:, None] * size)
-        made = x @ rows.T
-        over = torch.where(made > 0, made, torch.nan).nanmedian(0).values.nan_to_num(1.0)
-        # As large as a tanh takes: what is below zero lies far below.
-        scale = (1 / over.clamp(min=1e-9))[:, None]
+        made = (x @ rows.T).abs()
+        if isinstance(behind.squash, torch.nn.ReLU):
+            scale = 1 / made.median(0).values.clamp(min=1e-9)
+        else:  # on both sides as many pass
+            scale = OPEN / torch.quantile(made, self.share, dim=0).clamp(min=1e-9)
+        scale = scale[:, None]
         return {
             tensor_of(name, "weight"): rows * scale,
             tensor_of(name, "bias"): torch.zeros_like(bias),
@@ -217,7 +222,8 @@ def _imprint(model: Model, server: Server, name: str, behind: _Behind, x: Tensor
     """Bins of one functional of the input, at quantiles of what it makes of ``x``.
 
     Of a ReLU unit i passes all beyond its threshold, and what lies in a bin is the difference of
-    two units; for that each must weigh the same in the next layer. Of a tanh a unit is a window.
+    two units; for that each must weigh the same in the next layer. Of a tanh a unit is a window,
+    and in the next layer weights have signs in turn, or that layer would stand still.
     """
     weight, bias = (model[tensor_of(name, key)] for key in ("weight", "bias"))
     n = len(bias)
@@ -231,12 +237,18 @@ def _imprint(model: Model, server: Server, name: str, behind: _Behind, x: Tensor
     else:
         edges = torch.quantile(said, torch.arange(n + 1, dtype=said.dtype, device=x.device) / n)
         at = (edges[1:] + edges[:-1]) / 2
-        steep = 2 * OPEN / (edges[1:] - edges[:-1]).clamp(min=1e-6)
+        # Steeper, a weight's last digit would be as large as its step.
+        narrowest = NARROWEST * said.std().clamp(min=1e-9) / n
+        steep = 2 * OPEN / torch.maximum(edges[1:] - edges[:-1], narrowest)
     out = {tensor_of(name, "weight"): steep[:, None] * way, tensor_of(name, "bias"): -steep * at}
-    if isinstance(behind.squash, torch.nn.ReLU) and behind.reads:
+    if behind.reads:
         key = tensor_of(behind.reads, "weight")
-        alike = server.rng.normal("alike", model[key].shape[0])[:, None] / n
-        out[key] = alike.expand_as(model[key]).clone()
+        each = server.rng.normal("alike", model[key].shape[0])[:, None]
+        if isinstance(behind.squash, torch.nn.ReLU):
+            each = (each / n).expand_as(model[key])
+        else:  # most units are 1 or -1: with signs in turn they add up to little
+            each = each * torch.where(places % 2 == 0, 1.0, -1.0)
+        out[key] = each.clone()
     return out
 
 

@@ -366,6 +366,7 @@ class Wrapper(Spec):
     def downlink(self, payload: Tree, server: Server, aux: Examples) -> Tree | Each:
         """What the server sends in a round in which it departs, instead of ``payload``.
 
+        ``payload`` itself where it keeps to its method after all.
         ``aux``: auxiliary data, on whose statistics it may rely.
         """
         return payload

@@ -56,6 +56,10 @@ class Evaluations:
         if math.isfinite(loss):
             self.diagnostics.append((fed.t, "loss", loss))
 
+    def note(self, fed: Federation) -> None:
+        """Note what clients could notice of a server that departed from its method."""
+        self.diagnostics += [(fed.t, name, value) for name, value in fed.noticed.items()]
+
 
 def evaluated(rounds: int, times: int) -> set[int]:
     """The rounds after which utility is measured: ``times``, evenly spaced, the last among them."""
@@ -210,19 +214,22 @@ def diagnose(fed: Federation, answers: Answers | None = None) -> dict[str, float
     Training loss, the global model's, norm of the mean update, how far apart the local models and
     how alike the true prototypes are. ``local_variance``: mean over the trained parameters of the
     variance over the round's clients, before averaging (FedAA, Figure 5); of a second training in a
-    round, ``local_variance_<its name>``. Not of rounds of one SGD step, which may be fused.
+    round, ``local_variance_<its name>``. Not of rounds of one SGD step, which may be fused. Of a
+    round in which the server departed from its method neither norm nor variance, and the loss at
+    the model that it should have sent.
     """
     out = {} if fed.losses is None else {"loss": diagnose_loss(fed)}
     if (of_all := global_loss(fed)) is not None:
         out["global_loss"] = of_all
-    for i, (training, variance) in enumerate(fed.variances.items()):
+    variances = {} if fed.meant else fed.variances
+    for i, (training, variance) in enumerate(variances.items()):
         name = f"local_variance_{training.removesuffix('_loss')}" if i else "local_variance"
         out[name] = float(variance)
     mean = fed.means.get("update")
     # The loop: only the server's function averages.
     if mean is None and "update" in fed.received and fed.share is not None:
         mean = weighted_mean(fed.received["update"], fed.share)
-    if mean:
+    if mean and not fed.meant:
         out["update_norm"] = float(sum(v.double().square().sum() for v in mean.values()) ** 0.5)
     true = fed.secrets().get("prototype")
     if true is not None:

@@ -13,11 +13,12 @@ from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, each_row, flat, row, stack, tmap
 from leakbench.federation import engines
-from leakbench.federation.batches import batch_plan, indices
+from leakbench.federation.batches import Plan, batch_plan, indices
 from leakbench.federation.client_tensors import ClientTensors, kept_names
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.execution import Execution
 from leakbench.federation.local_steps import steps_or_epochs
+from leakbench.federation.noticed import noticed
 from leakbench.federation.network import built, own_numbers, unsteady
 from leakbench.federation.observer import Observer
 from leakbench.federation.outputs import refuse_one_output, refuse_other_outputs
@@ -205,6 +206,8 @@ class Federation:
         self.recorder.trained(self, name, each, todo, out.get("update", {}))
         self.columns.write(self.chosen, {"own": out["own"], "kept": out["kept"]})
         self.losses = out["loss"]
+        if "model" in self.meant and not self.noticed:
+            self._notice(name, each, todo)
         self.local = {} if m.fusible else {"local": out["local"]}
         self._arrive_trained(name, out)
         self.phase += 1
@@ -224,9 +227,12 @@ class Federation:
                 )
             tree = {"model": self.model, "state": self.state, "receivers": self.chosen}
             sent = self.runner.downlink(w, f"{kind}/{i}", self.t, tree, payload, self.data.aux)
+            if sent is payload:
+                continue
             each = isinstance(sent, Each)
             meant, payload = payload, sent.payload if isinstance(sent, Each) else sent
-        self.departed |= meant is not None
+        if meant is not None:
+            self.meant[kind] = meant
         self.traffic.down(self.t, kind, self.who, payload, each=each)
         self.recorder.down(self, kind, payload, each=each, meant=meant)
         here, there = self.inbox, self.each_inbox
@@ -234,6 +240,16 @@ class Federation:
             here, there = there, here
         here[kind] = payload
         there.pop(kind, None)
+
+    def _notice(self, name: str, each: Tree, todo: Plan) -> None:
+        """What those who got another model could tell; losses are those at the one that was meant.
+
+        So a run whose last round was such a one has not run away.
+        """
+        aimed = [j for j, i in enumerate(self.who) if not self.aimed or i in self.aimed]
+        how = (self.data, self.inbox, self.meant["model"], aimed)
+        self.noticed, losses = noticed(self.bare_runner(), name, self.t, each, todo, *how)
+        self.losses = losses if len(losses) else None
 
     def _run(self, runner: PartyRunner, name: str, each: Tree) -> Tree:
         return self.execution.clients(runner, name, self.t, self.who, each, self.inbox)
@@ -334,7 +350,9 @@ class Federation:
         self.senders = self.chosen[:0]
         self.share = None
         self.local, self.losses = {}, None
-        self.departed = False  # did the server send something else than its method says?
+        # What the server would have sent by its method, of kinds that it sent otherwise.
+        self.meant: dict[str, Tree] = {}
+        self.noticed: dict[str, float] = {}  # what clients could notice of that
         self.variances: dict[str, Tensor] = {}  # training -> mean variance of its local models
 
     # the run --------------------------------------------------------------------------------------
@@ -355,7 +373,7 @@ class Federation:
         self._open(self._chosen())
         model, state = self.model, self.state
         self.method.round(self)
-        if self.departed:
+        if self.meant:
             # What clients make of another model is of no use to the method: the round is lost.
             self.model, self.state = model, state
         self.recorder.close(self)

@@ -27,6 +27,14 @@ def mlp(shape: tuple[int, ...], out: int, width: int) -> Stages:
     return Stages({"first": first, "second": second, "head": nn.Linear(width, out)})
 
 
+def mlp_relu(shape: tuple[int, ...], out: int, width: int) -> Stages:
+    """`mlp` with ReLU in place of tanh: x (B, *shape) -> (B, out)."""
+    first = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), width), nn.ReLU())
+    second = nn.Sequential(nn.Linear(width, width), nn.ReLU())
+    head = nn.Linear(width, out)
+    return Stages({"first": first, "second": second, "head": head}, gain=2**0.5)
+
+
 def lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     """A smooth LeNet, as gradient-inversion papers use: x (B, *shape) -> (B, out).
 
@@ -110,6 +118,7 @@ MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {
     "harnet_padded": harnet_padded,
     "lenet": lenet,
     "mlp": mlp,
+    "mlp_relu": mlp_relu,
     "mobilefacenet": mobilefacenet,
     "mobilenetv2": mobilenetv2,
     "resnet8": resnet8,

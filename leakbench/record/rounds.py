@@ -42,6 +42,7 @@ def advance(fed: Federation, at: Set[int], scores: Evaluations) -> None:
         measure(fed, scores)
     elif fed.t == 1:
         scores.begin(fed)
+    scores.note(fed)
 
 
 def measure(fed: Federation, scores: Evaluations) -> None:

@@ -35,6 +35,7 @@ NETS = [
     ("harnet_padded", (1, 128, 3), 6, 4),
     ("lenet", (1, 8, 16), 7, 5),
     ("mlp", (1, 8, 16), 7, 5),
+    ("mlp_relu", (1, 8, 16), 7, 5),
     ("mobilefacenet", (3, 64, 64), 8, 4),
     ("mobilefacenet", (1, 9, 20), 3, 3),
     ("mobilenetv2", (3, 32, 32), 10, 4),
