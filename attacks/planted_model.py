@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
 from leakbench.federation import trainings
 from leakbench.metrics import RECONSTRUCTION
@@ -144,9 +144,9 @@ class PlantedModel(Attack):
         else:
             told = []
             for m in updates:
-                model = planted.get(m.sender) or planted.get("client/*")
-                if model is not None and model.phase < m.phase:
-                    told.append((m.sender, m.phase, m.payload, model))
+                to = m.sender if m.sender in planted else "client/*"
+                if to in planted and planted[to].phase < m.phase:
+                    told.append((m.sender, m.phase, m.payload, planted[to]))
         out = []
         for client, phase, payload, model in told[: self.targets]:
             if n := _examples(view, client, phase):
@@ -243,7 +243,8 @@ def _most(view: View, v: _Victim) -> int:
     fished, method = _fished(view, v.planted), view.loss_method()
     name, _ = last_layer(view.module, view.facts.shape)
     bias = v.told.get(tensor_of(name, "bias"))
-    if fished is None or bias is None or method.average != "plain":
+    unknown = v.part < 1 and method.average != "plain"  # how much of the sum it is
+    if fished is None or bias is None or unknown:
         return v.examples
     step = min(method.batch, v.examples)
     rate = method.lr * method.schedule(view.round) * v.part

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
@@ -30,7 +29,7 @@ class ActiveServer(Wrapper):
 
     ``class`` (Wen et al. 2022, Section 3.2): of the last layer the rows of all classes but
     ``label`` are 0 and their biases large, so no example of another class has a gradient below it.
-    ``feature`` (Section 3.3): that, and of the class only examples that one feature sets apart pass.
+    ``feature`` (Section 3.3): that, and only those of the class pass that one feature sets apart.
     ``imprint`` (Fowl et al. 2022, Section 4): the first layer's units are bins of one linear
     functional of the input, so that few examples fall into each. ``trap`` (Boenisch et al. 2023,
     Section 5): its rows are random, the numbers below zero made so large that few examples

@@ -18,8 +18,8 @@ from leakbench.federation.client_tensors import ClientTensors, kept_names
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.execution import Execution
 from leakbench.federation.local_steps import steps_or_epochs
-from leakbench.federation.noticed import noticed
 from leakbench.federation.network import built, own_numbers, unsteady
+from leakbench.federation.noticed import noticed
 from leakbench.federation.observer import Observer
 from leakbench.federation.outputs import refuse_one_output, refuse_other_outputs
 from leakbench.federation.parties import Batch, Client, Each, weighted_mean
@@ -248,7 +248,8 @@ class Federation:
         """
         aimed = [j for j, i in enumerate(self.who) if not self.aimed or i in self.aimed]
         how = (self.data, self.inbox, self.meant["model"], aimed)
-        self.noticed, losses = noticed(self.bare_runner(), name, self.t, each, todo, *how)
+        found, losses = noticed(self.bare_runner(), name, self.t, each, todo, *how)
+        self.noticed.update(found)
         self.losses = losses if len(losses) else None
 
     def _run(self, runner: PartyRunner, name: str, each: Tree) -> Tree:

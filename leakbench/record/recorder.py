@@ -114,9 +114,9 @@ class Recorder(Observer[Federation]):
 
     def _bare(self, bare: Message, sent: Message | None) -> None:
         """Into the control goes only what differs: a large undefended update is not kept twice."""
-        if sent is not None and sent.receiver == bare.receiver:
-            if _same(bare.payload, sent.payload):
-                return
+        alike = sent is not None and sent.receiver == bare.receiver
+        if alike and sent is not None and _same(bare.payload, sent.payload):
+            return
         self.control.append(bare)
 
     def _client(self, i: int) -> dict[str, Any]:
