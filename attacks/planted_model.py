@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
+from attacks._inversion import check, engines
+from attacks._inversion.victims import Victim
+from attacks._updates import Behind
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
 from leakbench.federation import trainings
@@ -17,6 +20,9 @@ from leakbench.record import Message
 if TYPE_CHECKING:
     from torch import Tensor
 
+SPEED = 1e10  # operations of a search in a second of two cores, for `seconds`
+OVERHEAD = 0.004  # seconds of a step besides
+FEW = 4  # examples of a class in a batch, for the same
 CLEAR = 1e-3  # of the largest slope by a bias: units below it say little beside rounding
 ROUNDING = 64  # times the last digit of a weight: less than that, a slope is its rounding
 NEAR = 0.01  # two readings that differ by less in the mean are of the same image
@@ -50,6 +56,12 @@ class PlantedModel(Attack):
     Under a sum it reads the sum, where one client was aimed at and the others were silenced. Over
     several local steps rows and biases add up over all their examples, and are read alike.
 
+    Where a class was fished for, only its examples have a gradient below the last layer, and how
+    many they are the last bias tells. Where the first layer tells less than these, or is no linear
+    one, they are searched as in ``gradient_inversion``: as a batch of their own, whose gradient is
+    what was sent without the last layer's rows of other classes (of one unit's threshold without
+    that layer, and of one example).
+
     It believes itself where two units agree on each image of the batch.
     """
 
@@ -61,6 +73,15 @@ class PlantedModel(Attack):
 
     targets: int = Field(
         50, ge=1, description="clients attacked in a round, of as many as were sent such a model"
+    )
+
+    steps: int = Field(300, ge=1, description="iterations of each search, of a class fished for")
+    restarts: int = Field(2, ge=1, description="starts; the one that matches best is kept")
+    total_variation: float = Field(
+        0.3, ge=0, description="weight of the total variation at first, as in gradient_inversion"
+    )
+    side_by_side: int = Field(
+        0, ge=0, description="searches at once; 0: as many as were measured to pay"
     )
 
     @property
@@ -90,20 +111,37 @@ class PlantedModel(Attack):
             return "of steps of Adam rows are no multiples of the image any more"
         if run.method.step_terms().weight_decay:
             return "weight decay is added to rows and biases, so their quotient is no image"
-        if not first_linear(run.module(), run.facts.shape):
-            return "no linear layer with a bias reads the input itself"
+        if not first_linear(run.module(), run.facts.shape) and not self._searches(run):
+            return "no linear layer with a bias reads the input itself, and nothing was fished for"
         return ""
+
+    def _searches(self, run: Outline) -> bool:
+        """Can a class be fished for, and what comes be searched?"""
+        _, head = last_layer(run.module(), run.facts.shape)
+        return head is not None and head.bias is not None and run.thrower() is None
 
     def nothing_kept(self, run: Outline) -> str:
         return "of no client that was sent a planted model a whole update was kept"
 
     def seconds(self, run: Outline) -> float:
-        return 2.0
+        from torch.utils.flop_counter import FlopCounterMode
+
+        module = run.module()
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            module(run.blank())
+        step = OVERHEAD + 6 * FEW * counter.get_total_flops() / SPEED
+        attacked = min(self.targets, run.audited) * max(len(run.stages), 1)
+        return attacked * self.restarts * self.steps * step
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         out = []
-        for v in self._victims(view):
+        victims = self._victims(view)
+        for done, v in enumerate(victims):
+            view.progress(done / len(victims))
             found = _readings(view, v)
+            fished = _fished(view, v.planted)
+            if fished is not None and (isinstance(found, str) or found[1] < _most(view, v)):
+                found = self._search(view, v, fished, rng) or found
             if isinstance(found, str):
                 out.append(Guess(v.client, view.round, failed=found))
                 continue
@@ -113,6 +151,42 @@ class PlantedModel(Attack):
             accepted = sure == v.examples
             out.append(self._guess(view, v, {"x": x.to(view.dtype)}, accepted=accepted))
         return out
+
+    def _search(
+        self, view: View, v: _Victim, fished: int, rng: torch.Generator
+    ) -> tuple[Tensor, int] | None:
+        """The images of the class that was fished for, and how many of them are believed.
+
+        None where none of it was in the batch, or the update is of several steps.
+        """
+        name, _ = last_layer(view.module, view.facts.shape)
+        keys = tensor_of(name, "weight"), tensor_of(name, "bias")
+        made = trainings(view.loss_method(), view.round, last=view.last)
+        training = next((t for t in made if t.phase == v.phase), None)
+        several = training is None or len(training.sizes(v.examples, view.loss_method().batch)) > 1
+        if several or training is None or not {*keys} <= v.told.keys():
+            return None
+        gated = int((v.planted.payload[keys[0]][fished] != 0).sum()) == 1
+        many = _count(view, v, fished)
+        if not many:
+            return None
+        many = 1 if gated else many
+        left = dict(v.told)
+        for key in keys:
+            own = torch.zeros_like(left[key])
+            if not gated:
+                own[fished] = left[key][fished]
+            left[key] = own
+        message = Message(view.round, v.phase, v.client, "server", "update", left, sparse=True)
+        y = torch.full((many,), fished)
+        behind = Behind(message, y, (tuple(range(many)),), training.name)
+        victim = Victim(view, behind, y, {}, (), int(torch.randint(2**62, (), generator=rng)))
+        (candidates,) = engines.search([victim], self, "auto", rng)
+        kept = check.judge(victim, candidates, self)
+        if not bool(kept.best.x.isfinite().all()):
+            return None
+        x = view.facts.input_range.native(kept.best.x).flatten(1).cpu()
+        return x, many * kept.accepted
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """The mean of the auxiliary images; of a class that was fished for one of that class's."""
@@ -205,6 +279,8 @@ def _mean(view: View, v: _Victim) -> Tensor:
 def _readings(view: View, v: _Victim) -> tuple[Tensor, int] | str:
     """(k, inputs) float64 images, k <= B, and how many of them two units agree on; or why none."""
     name = first_linear(view.module, view.facts.shape)
+    if not name:
+        return "no linear layer reads the input itself, and of the class fished for there is none"
     keys = tensor_of(name, "weight"), tensor_of(name, "bias")
     if not {*keys} <= v.told.keys():
         return "the first layer's update was not sent"
@@ -240,15 +316,23 @@ def _most(view: View, v: _Victim) -> int:
 
     Each moved it by its share of the mean over a step's examples, and others by nothing.
     """
-    fished, method = _fished(view, v.planted), view.loss_method()
+    fished = _fished(view, v.planted)
+    return v.examples if fished is None else max(_count(view, v, fished), 1)
+
+
+def _count(view: View, v: _Victim, fished: int) -> int:
+    """How many examples of the fished class are behind the update, 0 to B.
+
+    One, where it is not known how much of a sum the update is.
+    """
+    method = view.loss_method()
     name, _ = last_layer(view.module, view.facts.shape)
     bias = v.told.get(tensor_of(name, "bias"))
-    unknown = v.part < 1 and method.average != "plain"  # how much of the sum it is
-    if fished is None or bias is None or unknown:
-        return v.examples
+    if bias is None or (v.part < 1 and method.average != "plain"):
+        return 1
     step = min(method.batch, v.examples)
     rate = method.lr * method.schedule(view.round) * v.part
-    return min(max(round(float(bias[fished]) / rate * step), 1), v.examples)
+    return min(max(round(float(bias[fished]) / rate * step), 0), v.examples)
 
 
 def _distinct(x: Tensor, unit: Tensor, size: Tensor, most: int) -> tuple[Tensor, int]:

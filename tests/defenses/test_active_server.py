@@ -1,4 +1,4 @@
-"""A server that plants models: what is recorded is what clients got, and an honest one is as ever."""
+"""A server that plants models: clients get what is recorded, and without it all is as ever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from leakbench.record.recording import Recording
 from leakbench.record.runspec import make_spec
 
 TASK = {"model": "mlp_relu", "width": 16, "split": "iid", "evaluations": 10}
-SGD = {"batch": 4, "optimizer": "sgd", "steps": 1, "epochs": 0, "lr": 0.1, "decay": 1.0} | {"fraction": 1.0}
+SGD = {"batch": 4, "optimizer": "sgd", "steps": 1, "epochs": 0, "lr": 0.1, "decay": 1.0} | {
+    "fraction": 1.0
+}
 ALIKE = ("transcript", "control", "known", "truth")
 
 
