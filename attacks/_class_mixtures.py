@@ -95,12 +95,15 @@ def pooled_of(
 
 def equations(view: View, rng: torch.Generator) -> Iterator[Equation]:
     """One for each update, and each sum of updates, of a round of which the model is known."""
-    told = {m.round for m in view.messages("model", sender="server")}
+    models = view.messages("model", sender="server")
+    told = {m.round for m in models}
+    apart = {m.round for m in models if m.receiver != "client/*"}  # an active server's rounds
     known = [(m, parts) for m, parts in sent(view) if m.round in told]
     made: dict[tuple[Any, ...], _Classes] = {}  # the same for all who train alike in a round
     for done, (m, parts) in enumerate(known):
         view.progress(done / len(known))
         place = (m.round, m.phase, m.loss, *m.payload)
+        place += (m.sender,) if m.round in apart else ()
         try:
             if place not in made:
                 made = {place: _of_classes(view, m, rng)}
@@ -157,7 +160,7 @@ def _of_classes(view: View, m: Message, rng: torch.Generator) -> _Classes:
 
 
 def _halfway(view: View, round: int, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    after = view.messages("model", sender="server", round=round + 1)
+    after = view.messages("model", sender="server", to="client/*", round=round + 1)
     if not after:
         return weights
     ended = after[0].payload

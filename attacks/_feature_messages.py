@@ -52,9 +52,8 @@ class Extractor:
 
 def extractor(view: View, m: Message, dtype: torch.dtype | None = None) -> Extractor | str:
     """What made the message, or why that is not known; in another ``dtype`` than it was sent in."""
-    to = ("client/*", m.sender)
-    broadcast = view.messages("model", sender="server", round=m.round)
-    models = [e for e in broadcast if e.phase <= m.phase and e.receiver in to]
+    broadcast = view.messages("model", sender="server", to=m.sender, round=m.round)
+    models = [e for e in broadcast if e.phase <= m.phase]
     if not models:
         return "the model that made the features was not kept"
     weights = dict(models[-1].payload)

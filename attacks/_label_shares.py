@@ -189,7 +189,7 @@ def calibrated(
     of a client that has such shares (``_settled``).
     """
     steps, examples = taken(view, m)
-    sent = view.messages("model", sender="server", round=m.round)
+    sent = view.messages("model", sender="server", to=m.sender, round=m.round)
     models = [e.payload for e in sent if e.phase < m.phase]
     if not steps:
         return "how many local steps it took cannot be told"

@@ -76,10 +76,14 @@ def sent(view: View) -> list[Message]:
     return sorted(kept, key=lambda m: (m.round, m.sender))
 
 
-def start(view: View, round: int) -> LayerStart | None:
-    """What a round's clients received; None where it was not kept, or has another end."""
+def start(view: View, m: Message) -> LayerStart | None:
+    """What the sender of ``m`` received; None where it was not kept, or has another end.
+
+    Of a sum what all who are in it received; None where they did not receive the same.
+    """
+    round = m.round
     name, layer = models.last_layer(view.module, view.facts.shape)
-    sent = view.messages("model", sender="server", round=round, last_layer=True)
+    sent = view.messages("model", sender="server", to=m.sender, round=round, last_layer=True)
     keys = [
         k
         for k in (models.tensor_of(name, "weight"), models.tensor_of(name, "bias"))
@@ -94,7 +98,7 @@ def start(view: View, round: int) -> LayerStart | None:
 
 def step(view: View, m: Message) -> LayerStep | None:
     """The last layer's step in an update; None where its model was not kept, or has another end."""
-    at = start(view, m.round)
+    at = start(view, m)
     return None if at is None else step_from(view, at, m)
 
 

@@ -42,11 +42,15 @@ def covered(view: View) -> list[tuple[LayerStep, Mapping[int, float]]]:
     """
     known = sorted(sent(view), key=lambda one: one[0].round)
     out: list[tuple[LayerStep, Mapping[int, float]]] = []
-    round, at = -1, None
+    place: tuple[int, str] | None = None
+    at = None
+    models = view.messages("model", sender="server", last_layer=True)
+    unlike = {m.round for m in models if m.receiver != "client/*"}  # an active server's rounds
     for done, (m, parts) in enumerate(known):
         view.progress(done / len(known))
-        if m.round != round:  # all of a round started at one model
-            round, at = m.round, _last_layer.start(view, m.round)
+        here = m.round, m.sender if m.round in unlike else ""
+        if here != place:  # all of a round started at one model, unless the server saw to it
+            place, at = here, _last_layer.start(view, m)
         step = None if at is None else _last_layer.step_from(view, at, m)
         if step is not None and bool(step.moved.isfinite().all()):
             out.append((step, parts))

@@ -103,7 +103,7 @@ class AdversarialExamples(Attack):
 
     def _guess(self, view: View, m: Message, rng: torch.Generator, *, trained: bool) -> Guess:
         labels = [e.payload for e in view.messages("labels", sender=m.sender, round=m.round)]
-        opened = view.messages("model", sender="server", round=m.round)
+        opened = view.messages("model", sender="server", to=m.sender, round=m.round)
         models = [e.payload for e in opened if e.phase < m.phase]
         images = [e.payload for e in view.messages("data", sender=m.sender, round=m.round)]
         if not labels or not models:

@@ -101,7 +101,7 @@ class CaptionReidentification(Attack):
 
     def _weights(self, view: View, m: Message) -> dict[str, Tensor] | str:
         """The captioner's tensors, or why there is none."""
-        sent = view.messages("model", sender="server", round=m.round)
+        sent = view.messages("model", sender="server", to=m.sender, round=m.round)
         opened = [e.payload for e in sent if e.phase < m.phase]
         if not opened:
             return "the model of this round was not kept"

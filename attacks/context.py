@@ -241,7 +241,7 @@ class Way:
         stage = layer(view.method, view.module)
         if stage == "input":
             return cls(1, lambda x: x)
-        broadcast = view.messages("model", sender="server", round=message.round)
+        broadcast = view.messages("model", sender="server", to=message.sender, round=message.round)
         models = [m for m in broadcast if m.phase < message.phase]
         if not models:
             return cls(1, None)

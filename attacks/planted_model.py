@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -53,7 +54,8 @@ class PlantedModel(Attack):
     mixture. Of images that nothing was read of, the auxiliary data's mean is guessed, as the blind
     guess has it for all.
 
-    Under a sum it reads the sum, where one client was aimed at and the others were silenced. Over
+    Under a sum it reads the sum, where the others were silenced, and one client was aimed at, or
+    each of several has units of its own, of which it is read. Over
     several local steps rows and biases add up over all their examples, and are read alike.
 
     Where a class was fished for, only its examples have a gradient below the last layer, and how
@@ -210,11 +212,11 @@ class PlantedModel(Attack):
         updates = view.messages("update", round=view.round)
         sums = [m for m in view.messages("sum", round=view.round) if "update" in m.payload]
         part = 1.0
-        if sums and len(planted) == 1 and not updates:
-            client, model = next(iter(planted.items()))
-            alone = _owner(client) and _silenced(view, sent)
-            told = [(client, sums[0].phase, sums[0].payload["update"], model)] if alone else []
-            part = 1 / len(sent)
+        if sums and not updates:
+            alone = "client/*" not in planted and _silenced(view, sent) and _apart(view, planted)
+            one = sums[0].phase, sums[0].payload["update"]
+            told = [(c, *one, model) for c, model in planted.items()] if alone else []
+            part = 1 / len(sent) if sent else 1.0
         else:
             told = []
             for m in updates:
@@ -228,10 +230,6 @@ class PlantedModel(Attack):
         return out
 
 
-def _owner(receiver: str) -> bool:
-    return receiver != "client/*"
-
-
 def _silent(m: Message) -> bool:
     """Is it a model through which nothing passes?"""
     return not any(bool(v.any()) for k, v in m.payload.items() if v.is_floating_point())
@@ -242,6 +240,22 @@ def _silenced(view: View, sent: list[Message]) -> bool:
     rows = view.traffic("model")
     here = {int(r) for t, _, r in rows.tolist() if t == view.round}
     return len(sent) == len(here)
+
+
+def _apart(view: View, planted: Mapping[str, Message]) -> bool:
+    """Is there one victim, or has each units of the first layer that no other one has?"""
+    if len(planted) < 2:
+        return True
+    name = first_linear(view.module, view.facts.shape)
+    if not name:
+        return False
+    live = [_live(m.payload[tensor_of(name, "weight")]) for m in planted.values()]
+    return int(torch.stack(live).sum(0).max()) == 1
+
+
+def _live(weight: Tensor) -> Tensor:
+    """(units,) bool: those that read anything."""
+    return (weight != 0).flatten(1).any(1)
 
 
 def _examples(view: View, client: str, phase: int) -> int:
@@ -286,6 +300,10 @@ def _readings(view: View, v: _Victim) -> tuple[Tensor, int] | str:
         return "the first layer's update was not sent"
     rows, biases = (v.told[k].double().cpu() for k in keys)
     had = [v.planted.payload[k].double().cpu() for k in keys]
+    live = _live(had[0])
+    rows, biases, had = rows[live], biases[live], [h[live] for h in had]
+    if not len(rows):
+        return "the planted model reads nothing"
     if not bool(rows.isfinite().all() and biases.isfinite().all()):
         return "the update is not finite"
     last = torch.finfo(view.dtype).eps

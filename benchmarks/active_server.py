@@ -143,8 +143,8 @@ def noticed_line(net: str, way: str, batch: int, cell: Cell) -> str:
 
 
 READ = (
-    "| net | way | batch | sum | batches read | best image of these, dB | all images, dB | blind, dB |"
-    " images of 30 dB | identification | accuracy |",
+    "| net | way | batch | sum | batches read | best image of these, dB | all images, dB | blind,"
+    " dB | images of 30 dB | identification | accuracy |",
     "|" + "---|" * 11,
 )
 SEEN = ("| net | way | batch | loss | update's norm | distance | dead units |", "|" + "---|" * 7)
@@ -179,17 +179,20 @@ def tables(
     return read, seen
 
 
-ABOUT = f"""FedAvg, ten clients of all classes, one step of SGD (0.1) a round, ten rounds; rounds 1, 5 and 10 are
-attacked, five clients' batches in each (under `secure_sum` client {VICTIM}'s alone, the others silenced). `class` and
-`feature` fish for class {LABEL}: a batch without it is not read, and counts like a blind guess. *Passive* is
-`gradient_inversion` of real updates, labels given, two clients, rounds 1 and 10. *Best image*: of each batch that was read the
-image that came back best, mean over batches. *Accuracy* is after ten rounds, of which an active server has thrown three away.
+ABOUT = f"""FedAvg, ten clients of all classes, one step of SGD (0.1) a round, ten rounds;
+rounds 1, 5 and 10 are attacked, five clients' batches in each (under `secure_sum` client {VICTIM}'s alone, the
+others silenced). `class` and `feature` fish for class {LABEL}: a batch without it is not read, and
+counts like a blind guess. *Passive* is `gradient_inversion` of real updates of an honest server,
+labels given, two clients, rounds 1 and 10. *Best image*: of each batch that was read the image that
+came back best, mean over batches. *Accuracy* is after ten rounds, of which an active server has
+thrown three away.
 """
 NOTE = """## What clients could notice
 
-Planted / usual, in the last round: a client's loss at what it received and at the model that an honest server would have
-sent; the norm of its update; how far what it received is from that model, over its norm, beside how far a
-round moves it; the share of hidden units that no example of its batch moves. Means over clients and seeds, without a sum.
+Planted / usual, in the last round: a client's loss at what it received and at the model that an
+honest server would have sent; the norm of its update; how far what it received is from that model,
+over its norm, beside how far a round moves it; the share of hidden units that no example of its
+batch moves. Means over clients and seeds, without a sum.
 """
 
 

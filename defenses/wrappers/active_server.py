@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Model = dict[str, "Tensor"]
 HEIGHT = 30.0  # of the other classes' biases: e^-30 of the fished class's probability is left
 NARROWEST = 0.5  # of the mean distance of windows in a functional's standard deviation, at least
+SHUT = 12.0  # what it is given where nothing is to pass: its slope is a rounding
 OPEN = 2.0  # what a tanh is given at the edge of what it lets through: its slope there is .07
 
 
@@ -48,13 +49,15 @@ class ActiveServer(Wrapper):
 
     Those who are not aimed at get a ``silent`` model, all of whose weights are 0, and whose update
     is the last bias alone (Pasquini et al. 2022, "gradient suppression", by dead ReLUs there), so
-    that a sum over all is what the one victim sent; or the ``honest`` one.
+    that a sum over all is what the one victim sent; or the ``honest`` one. With ``apart`` several
+    victims have units of their own in ``imprint``, and in the others nothing passes: a sum over
+    them is read unit by unit (Zhao et al. 2024, LOKI, by kernels of a layer that is put in).
     """
 
     active: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Wen et al., ICML 2022; Fowl et al., ICLR 2022; Boenisch et al., EuroS&P 2023; Pasquini et"
-        " al., CCS 2022"
+        " al., CCS 2022; Zhao et al., S&P 2024"
     )
 
     kinds: tuple[Literal["model"], ...] = Field(
@@ -69,6 +72,9 @@ class ActiveServer(Wrapper):
     clients: tuple[int, ...] = Field((), description="who get it; empty: all of the round")
     others: Literal["silent", "honest"] = Field(
         "silent", description="what the other clients get, where some are named"
+    )
+    apart: bool = Field(
+        False, description="of imprint: has each client that is named units of its own?"
     )
     label: int = Field(0, ge=0, description="of class and feature: the class that is fished for")
     share: float = Field(
@@ -108,13 +114,14 @@ class ActiveServer(Wrapper):
         who = server.receivers.tolist()
         if self.clients and not {*self.clients} & {*who}:
             return payload  # nobody is there for whom it would be
-        planted = self._planted(dict(payload), server, aux)
         if not self.clients:
-            return planted
+            return self._planted(dict(payload), server, aux, -1)
+        whole = {i: self._planted(dict(payload), server, aux, i) for i in self.clients if i in who}
         beside = payload if self.others == "honest" else _silent(payload, server.module)
-        return Each(stack([planted if i in self.clients else beside for i in who]))
+        return Each(stack([whole.get(i, beside) for i in who]))
 
-    def _planted(self, model: Model, server: Server, aux: Examples) -> Model:
+    def _planted(self, model: Model, server: Server, aux: Examples, client: int) -> Model:
+        """The model for ``client``, or for all."""
         if self.way in ("class", "feature"):
             head = self._head(server)
             model |= self._fishing(model, head)
@@ -125,8 +132,17 @@ class ActiveServer(Wrapper):
             raise UsageError(
                 "active_server: thresholds are taken from auxiliary data, and the task has none."
             )
-        plant = _imprint if self.way == "imprint" else self._trap
-        return model | plant(model, server, name, behind, x)
+        if self.way == "trap":
+            return model | self._trap(model, server, name, behind, x)
+        many = len(model[tensor_of(name, "bias")])
+        own = range(many)
+        if self.apart and client >= 0:
+            own = own[self.clients.index(client) :: len(self.clients)]
+        if len(own) < 2:
+            raise UsageError(
+                f"active_server: {many} units are too few for {len(self.clients)} clients apart."
+            )
+        return model | _imprint(model, server, name, behind, x, own)
 
     def _head(self, server: Server) -> str:
         """The last layer's name.
@@ -217,37 +233,40 @@ class _Behind(NamedTuple):
     reads: str  # the name of the linear layer that reads them; "" if none does
 
 
-def _imprint(model: Model, server: Server, name: str, behind: _Behind, x: Tensor) -> Model:
-    """Bins of one functional of the input, at quantiles of what it makes of ``x``.
+def _imprint(
+    model: Model, server: Server, name: str, behind: _Behind, x: Tensor, own: Sequence[int]
+) -> Model:
+    """Units ``own`` are bins of one functional of the input: at quantiles of that of ``x``.
 
     Of a ReLU unit i passes all beyond its threshold, and what lies in a bin is the difference of
     two units; for that each must weigh the same in the next layer. Of a tanh a unit is a window,
     and in the next layer weights have signs in turn, or that layer would stand still.
     """
     weight, bias = (model[tensor_of(name, key)] for key in ("weight", "bias"))
-    n = len(bias)
+    relu, n = isinstance(behind.squash, torch.nn.ReLU), len(own)
     way = server.rng.normal("functional", weight.shape[1])
     way = way / way.norm()
     said = x @ way
-    places = torch.arange(n, dtype=said.dtype, device=said.device)
-    if isinstance(behind.squash, torch.nn.ReLU):
-        steep = torch.full_like(bias, float(1 / said.std().clamp(min=1e-9)))
-        at = torch.quantile(said, places / n)
+    places = torch.arange(n + 1, dtype=said.dtype, device=said.device)
+    edges = torch.quantile(said, places / n)
+    if relu:
+        steep = (1 / said.std().clamp(min=1e-9)).expand(n)
+        at = edges[:-1]
     else:
-        edges = torch.quantile(said, torch.arange(n + 1, dtype=said.dtype, device=x.device) / n)
-        at = (edges[1:] + edges[:-1]) / 2
         # Steeper, a weight's last digit would be as large as its step.
         narrowest = NARROWEST * said.std().clamp(min=1e-9) / n
+        at = (edges[1:] + edges[:-1]) / 2
         steep = 2 * OPEN / torch.maximum(edges[1:] - edges[:-1], narrowest)
-    out = {tensor_of(name, "weight"): steep[:, None] * way, tensor_of(name, "bias"): -steep * at}
+    units = torch.tensor([*own], device=said.device)
+    rows = torch.zeros_like(weight).index_copy(0, units, steep[:, None] * way)
+    shift = torch.full_like(bias, -1.0 if relu else SHUT).index_copy(0, units, -steep * at)
+    out = {tensor_of(name, "weight"): rows, tensor_of(name, "bias"): shift}
     if behind.reads:
         key = tensor_of(behind.reads, "weight")
         each = server.rng.normal("alike", model[key].shape[0])[:, None]
-        if isinstance(behind.squash, torch.nn.ReLU):
-            each = (each / n).expand_as(model[key])
-        else:  # most units are 1 or -1: with signs in turn they add up to little
-            each = each * torch.where(places % 2 == 0, 1.0, -1.0)
-        out[key] = each.clone()
+        signs = torch.where(places[:-1] % 2 == 0, 1.0, -1.0).to(each)
+        each = (each / n).expand(-1, n) if relu else each * signs
+        out[key] = torch.zeros_like(model[key]).index_copy(1, units, each)
     return out
 
 

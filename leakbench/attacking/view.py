@@ -206,12 +206,13 @@ class View:
         kind: str,
         *,
         sender: str | None = None,
+        to: str | None = None,
         round: int | None = None,
         phase: int | None = None,
         probe: bool = False,
         last_layer: bool = False,
     ) -> list[Message]:
-        """Messages of one kind, oldest first.
+        """Messages of one kind, oldest first; ``to`` a client: those that it received.
 
         Updates may have been read off other messages that tell them (``Defense.tells``). With
         ``probe`` the single-image updates instead of the real ones. With ``last_layer`` also
@@ -229,6 +230,7 @@ class View:
                 and (m.probe is not None) == probe
                 and (last_layer or not m.part)
                 and sender in (None, m.sender)
+                and (to is None or m.receiver in (to, "client/*"))
                 and round in (None, m.round)
                 and phase in (None, m.phase)
             )
