@@ -26,6 +26,7 @@ OVERHEAD = 0.004  # seconds of a step besides
 FEW = 4  # examples of a class in a batch, for the same
 CLEAR = 1e-3  # of the largest slope by a bias: units below it say little beside rounding
 ROUNDING = 64  # times the last digit of a weight: less than that, a slope is its rounding
+RANK = 1e-3  # of the largest singular value of a layer's step: smaller ones are rounding
 NEAR = 0.01  # two readings that differ by less in the mean are of the same image
 BEYOND = 0.05  # of the range of inputs, by which a reading may lie outside of it
 
@@ -39,7 +40,7 @@ class _Victim:
     told: dict[str, Tensor]  # its update, or a sum of which nothing else is a part
     phase: int
     examples: int
-    part: float = 1.0  # of ``told`` that this update is: under a sum one of many
+    summed: bool = False  # are others, who were silenced, in what was told?
 
 
 class PlantedModel(Attack):
@@ -89,6 +90,7 @@ class PlantedModel(Attack):
     @property
     def threat(self) -> ThreatModel:
         return ThreatModel(
+            observer="server+",
             kinds=("update", "model", "sum"),
             rounds="audited",
             knows=("method", "facts", "sizes", "aux_data"),
@@ -211,12 +213,10 @@ class PlantedModel(Attack):
         planted = {m.receiver: m for m in sent if not _silent(m)}
         updates = view.messages("update", round=view.round)
         sums = [m for m in view.messages("sum", round=view.round) if "update" in m.payload]
-        part = 1.0
         if sums and not updates:
             alone = "client/*" not in planted and _silenced(view, sent) and _apart(view, planted)
             one = sums[0].phase, sums[0].payload["update"]
             told = [(c, *one, model) for c, model in planted.items()] if alone else []
-            part = 1 / len(sent) if sent else 1.0
         else:
             told = []
             for m in updates:
@@ -226,7 +226,7 @@ class PlantedModel(Attack):
         out = []
         for client, phase, payload, model in told[: self.targets]:
             if n := _examples(view, client, phase):
-                out.append(_Victim(client, model, payload, phase, n, part))
+                out.append(_Victim(client, model, payload, phase, n, bool(sums and not updates)))
         return out
 
 
@@ -341,15 +341,21 @@ def _most(view: View, v: _Victim) -> int:
 def _count(view: View, v: _Victim, fished: int) -> int:
     """How many examples of the fished class are behind the update, 0 to B.
 
-    One, where it is not known how much of a sum the update is.
+    In a sum others moved the last bias, too: there as many as the first layer's step has ranks, for
+    each adds one; where that is no linear layer, or no such bias was sent, it is taken as one.
     """
     method = view.loss_method()
     name, _ = last_layer(view.module, view.facts.shape)
     bias = v.told.get(tensor_of(name, "bias"))
-    if bias is None or (v.part < 1 and method.average != "plain"):
-        return 1
+    if v.summed or bias is None:
+        rows = v.told.get(tensor_of(first_linear(view.module, view.facts.shape), "weight"))
+        if rows is None or not bool(rows.isfinite().all()):
+            return 1
+        sizes = torch.linalg.svdvals(rows.double())
+        ranks = int((sizes > RANK * sizes[:1].clamp(min=1e-30)).sum()) if float(sizes[0]) else 0
+        return min(ranks, v.examples)
     step = min(method.batch, v.examples)
-    rate = method.lr * method.schedule(view.round) * v.part
+    rate = method.lr * method.schedule(view.round)
     return min(max(round(float(bias[fished]) / rate * step), 0), v.examples)
 
 

@@ -35,7 +35,7 @@ CASES = (
 )
 NOTICED = ("loss", "update_norm", "distance", "dead_units")
 # What a passive server searches; more takes longer, and of batches of 64 finds no more.
-PASSIVE = {"message": "update", "targets": 2, "restarts": 1, "at": ["untrained", "final"]}
+PASSIVE = {"message": "update", "targets": 2, "restarts": 1, "at": ["final"]}
 
 
 @dataclass
@@ -179,13 +179,13 @@ def tables(
     return read, seen
 
 
-ABOUT = f"""FedAvg, ten clients of all classes, one step of SGD (0.1) a round, ten rounds;
-rounds 1, 5 and 10 are attacked, five clients' batches in each (under `secure_sum` client {VICTIM}'s alone, the
-others silenced). `class` and `feature` fish for class {LABEL}: a batch without it is not read, and
-counts like a blind guess. *Passive* is `gradient_inversion` of real updates of an honest server,
-labels given, two clients, rounds 1 and 10. *Best image*: of each batch that was read the image that
-came back best, mean over batches. *Accuracy* is after ten rounds, of which an active server has
-thrown three away.
+ABOUT = f"""FedAvg, ten clients of all classes, one step of SGD (0.1) a round, ten rounds; rounds
+1, 5 and 10 are attacked, five clients' batches in each (under `secure_sum` client {VICTIM}'s alone,
+the others silenced). `class` and `feature` fish for class {LABEL}: a batch without it is not read,
+and counts like a blind guess. *Passive* is `gradient_inversion` of real updates of an honest
+server, labels given, two clients, round 10. *Best image*: of each batch that was read the
+image that came back best, mean over batches. *Accuracy* is after ten rounds, of which an active
+server has thrown three away.
 """
 NOTE = """## What clients could notice
 

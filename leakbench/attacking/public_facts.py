@@ -26,7 +26,7 @@ def undeclared(source: Source, threat: ThreatModel) -> str:
         return ""
     there = {line["kind"] for line in source.sent}
     kinds = [kind for kind in threat.kinds if kind in there]
-    return source.declared.lacks(threat.observer, kinds, threat.knows)
+    return source.declared.lacks(threat.observer.removesuffix("+"), kinds, threat.knows)
 
 
 @dataclass(frozen=True)

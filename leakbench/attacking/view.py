@@ -59,6 +59,7 @@ class ThreatModel(Spec):
     Declared by an attack, enforced by ``View``, printed with every number.
     """
 
+    # "server+": a server that also chose what it sent (a wrapper on its downlinks).
     observer: Annotated[str, AfterValidator(observer_name)] = Field("server", pattern=OBSERVER)
     kinds: tuple[str, ...] = ("model", "update")
     # "last": each sender's newest message of each kind; "audited": the messages of the attacked
@@ -157,7 +158,7 @@ class View:
         """Did the observer, or one of its clients, send or receive it?"""
         if m.receiver == "client/*" and self.observers:
             return self._received(m)
-        names = {f"client/{i}" for i in self.observers} or {self.threat.observer}
+        names = {f"client/{i}" for i in self.observers} or {self.threat.observer.removesuffix("+")}
         return bool(names & {m.sender, m.receiver})
 
     def _received(self, m: Message) -> bool:

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 SERVER, AGGREGATOR = -1, -2
 # Who may observe: a party, an outsider, or a coalition of clients.
-OBSERVER = r"^(server|aggregator|outsider|client/\d{1,9}|clients/\d{1,9}(,\d{1,9})+)$"
+OBSERVER = r"^(server\+?|aggregator|outsider|client/\d{1,9}|clients/\d{1,9}(,\d{1,9})+)$"
 _CLIENTS = re.compile(r"clients?/(\d+(?:,\d+)*)")
 
 
 def party(name: str) -> int:
-    """The number of a party: -1 the server, -2 the aggregator, i client i."""
+    """The number of a party: -1 the server, be it active, -2 the aggregator, i client i."""
     if name.startswith("client/"):
         return int(name.removeprefix("client/"))
-    return {"server": SERVER, "aggregator": AGGREGATOR}[name]
+    return {"server": SERVER, "server+": SERVER, "aggregator": AGGREGATOR}[name]
 
 
 def members(observer: str) -> tuple[int, ...]:
