@@ -22,6 +22,7 @@ from typing import Any
 from leakbench import Run, api
 from leakbench.base import LeakbenchError, provenance
 from leakbench.record.columns import RUN_DIAGNOSTICS
+from leakbench.record.policy import Policy
 
 BATCHES = (1, 4, 16, 64)
 GOOD = 30.0  # dB, from which on it looks like the original
@@ -123,6 +124,7 @@ def measured(
             wrappers=planted(way, batch, summed=summed),
             out=runs,
             device="cpu",
+            record=Policy(probes=0),  # type: ignore[arg-type]
         )
         cell.note(run)
         try:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Model = dict[str, "Tensor"]
 HEIGHT = 30.0  # of the other classes' biases: e^-30 of the fished class's probability is left
+SMALL = 0.01  # a ReLU's unit: an update is lost in the last digits of large weights
 NARROWEST = 0.5  # of the mean distance of windows in a functional's standard deviation, at least
 SHUT = 12.0  # what it is given where nothing is to pass: its slope is a rounding
 OPEN = 2.0  # what a tanh is given at the edge of what it lets through: its slope there is .07
@@ -78,7 +79,7 @@ class ActiveServer(Wrapper):
     )
     label: int = Field(0, ge=0, description="of class and feature: the class that is fished for")
     share: float = Field(
-        0.25,
+        0.1,
         gt=0,
         lt=1,
         description=(
@@ -216,7 +217,7 @@ class ActiveServer(Wrapper):
         rows = torch.where(below, -size, factor[:, None] * size)
         made = (x @ rows.T).abs()
         if isinstance(behind.squash, torch.nn.ReLU):
-            scale = 1 / made.median(0).values.clamp(min=1e-9)
+            scale = SMALL / made.median(0).values.clamp(min=1e-9)
         else:  # on both sides as many pass
             scale = OPEN / torch.quantile(made, self.share, dim=0).clamp(min=1e-9)
         scale = scale[:, None]
@@ -250,7 +251,7 @@ def _imprint(
     places = torch.arange(n + 1, dtype=said.dtype, device=said.device)
     edges = torch.quantile(said, places / n)
     if relu:
-        steep = (1 / said.std().clamp(min=1e-9)).expand(n)
+        steep = (1 / (n * said.std().clamp(min=1e-9))).expand(n)
         at = edges[:-1]
     else:
         # Steeper, a weight's last digit would be as large as its step.
@@ -265,7 +266,7 @@ def _imprint(
         key = tensor_of(behind.reads, "weight")
         each = server.rng.normal("alike", model[key].shape[0])[:, None]
         signs = torch.where(places[:-1] % 2 == 0, 1.0, -1.0).to(each)
-        each = (each / n).expand(-1, n) if relu else each * signs
+        each = each.expand(-1, n) if relu else each * signs
         out[key] = torch.zeros_like(model[key]).index_copy(1, units, each)
     return out
 

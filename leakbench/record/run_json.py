@@ -36,7 +36,7 @@ def run_described(
         "id": spec.folder(),
         "spec": spec.model_dump(mode="json"),
         "method": made.method.display(),
-        "hides": made.method.hides() or not all(w.active for w in made.wrappers),
+        "hides": made.hides,
         "secrets": sorted(fed.secrets()),
         "distance": made.method.distance,
         "engine": fed.engine,

@@ -76,6 +76,11 @@ class Parts:
     method: Defense
     wrappers: tuple[Wrapper, ...]
 
+    @property
+    def hides(self) -> bool:
+        """Does the method, or a wrapper of what clients send, claim to hide anything?"""
+        return self.method.hides() or not all(w.active for w in self.wrappers)
+
     def federation(
         self,
         data: TaskData,

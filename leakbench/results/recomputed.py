@@ -99,7 +99,7 @@ def _stated(run: Run, made: Parts | None) -> None:
         return
     where, meta, task = run.path / "run.json", run.meta, made.task
     ours: dict[str, Any] = {
-        "hides": made.method.hides() or bool(made.wrappers),
+        "hides": made.hides,
         "distance": made.method.distance,
         "stand_in": task.stand_in,
         "facts": run_json.facts_told(task.facts(made.method)),
