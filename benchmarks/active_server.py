@@ -219,6 +219,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         seen += [line.replace("| ", "| cifar10 ", 1) for line in also[2:]]
     if given.file:
         flags = f" --seeds {given.seeds}" + " --cifar" * given.cifar
+        flags += f" --only {given.only}" if only else ""
         command = f"python benchmarks/active_server.py RUNS {given.file}{flags}"
         head = f"# A server that plants models\n\n`{command}`, commit {provenance.source()[0]}.\n\n"
         text = "\n".join([head + ABOUT, *parts, NOTE, "\n".join(seen)])
