@@ -101,6 +101,7 @@ def _lines(path: Path) -> list[dict[str, str]]:
 def planted(way: str, batch: int, *, summed: bool) -> list[tuple[str, dict[str, Any]]]:
     """The wrappers of a run."""
     share = min(0.9, 10 / batch) if way == "feature" else min(0.5, 2 / batch)
+    share = min(0.1, 1 / batch) if way == "trap" else share
     how: dict[str, Any] = {"way": way, "label": LABEL, "share": share}
     how |= {"clients": [VICTIM]} if summed else {}
     wrappers = [] if way == "passive" else [("active_server", how)]
