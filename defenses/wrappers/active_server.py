@@ -46,8 +46,8 @@ class ActiveServer(Wrapper):
 
     The server learns nothing from such a round: its model and its state stand as they stood before,
     and the round is lost to training for everybody, those included who got an honest model. It
-    could keep what these sent; under a sum it cannot, and here no server does. What clients keep for
-    themselves stays as that round left it.
+    could keep what these sent; under a sum it cannot, and here no server does. What clients keep
+    for themselves stays as that round left it.
 
     Those who are not aimed at get a ``silent`` model, all of whose weights are 0, and whose update
     is the last bias alone (Pasquini et al. 2022, "gradient suppression", by dead ReLUs there), so

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from leakbench.base.tree import Tree, row
+from leakbench.base.lazy import torch
+from leakbench.base.tree import Tree, row, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.observer import Observer
 
@@ -28,16 +29,22 @@ class TrainedModels(Observer[Chosen]):
     def __init__(self) -> None:
         self.sent: dict[str, Tensor] = {}
         self.own: dict[int, dict[str, Tensor]] = {}
+        self._rows: Tree | None = None  # of a model that each received for itself
 
-    def down(self, fed: Chosen, kind: str, payload: Tree, *, each: bool) -> None:
-        """The model that all received."""
-        if kind == "model" and not each:
-            self.sent = {k: v.clone() for k, v in payload.items()}
+    def down(
+        self, fed: Chosen, kind: str, payload: Tree, *, each: bool, meant: Tree | None = None
+    ) -> None:
+        """The model that all received, or each for itself."""
+        if kind != "model":
+            return
+        self._rows = tmap(torch.clone, payload) if each else None
+        self.sent = self.sent if each else tmap(torch.clone, payload)
 
     def trained(self, fed: Chosen, name: str, each: Tree, todo: Plan, update: Tree) -> None:
         """What it became at each client."""
         for j, c in enumerate(fed.who if update else ()):
-            self.own[c] = moved(self.sent, row(update, j))
+            begun = self.sent if self._rows is None else row(self._rows, j)
+            self.own[c] = moved(begun, row(update, j))
 
 
 def moved(model: Mapping[str, Tensor], update: Mapping[str, Tensor]) -> dict[str, Tensor]:
