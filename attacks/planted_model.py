@@ -26,6 +26,7 @@ OVERHEAD = 0.004  # seconds of a step besides
 FEW = 4  # examples of a class in a batch, for the same
 CLEAR = 1e-3  # of the largest slope by a bias: units below it say little beside rounding
 ROUNDING = 4  # times the last digit of a weight: less than that, a slope is its rounding
+NOTHING = 1e-5  # of an update, below its last layer: nobody of the class was in the batch
 RANK = 1e-3  # of the largest singular value of a layer's step: smaller ones are rounding
 NEAR = 0.01  # two readings that differ by less in the mean are of the same image
 BEYOND = 0.05  # of the range of inputs, by which a reading may lie outside of it
@@ -181,6 +182,12 @@ class PlantedModel(Attack):
             if not gated:
                 own[fished] = left[key][fished]
             left[key] = own
+        size, whole = (
+            sum(float(t.double().square().sum()) for t in told.values()) ** 0.5
+            for told in (left, v.told)
+        )
+        if not size > NOTHING * whole:
+            return None
         message = Message(view.round, v.phase, v.client, "server", "update", left, sparse=True)
         y = torch.full((many,), fished)
         behind = Behind(message, y, (tuple(range(many)),), training.name)

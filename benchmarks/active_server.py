@@ -1,7 +1,7 @@
 """What a server reads that plants models: every way, beside a passive one, and what it gives away.
 
 python benchmarks/active_server.py RUNS [results/active-server.md] [--seeds 3] [--only WAY,WAY]
-    [--cifar]
+    [--nets NET,NET] [--cifar]
 
 FedAvg on `digits`, ten clients of all classes, one step of SGD a round, ten rounds, of which rounds
 1, 5 and 10 are attacked: of every batch size, with and without `secure_sum`. Runs and attacks lie
@@ -206,10 +206,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default="")
+    parser.add_argument("--nets", default="", help="of digits; all unless named")
     parser.add_argument("--cifar", action="store_true")
     given: Any = parser.parse_args(argv)
     only = [w for w in given.only.split(",") if w]
-    cases = [c for c in CASES if not only or c[1] in only]
+    some_nets = [n for n in given.nets.split(",") if n] or [*NETS]
+    cases = [c for c in CASES if c[0] in some_nets and (not only or c[1] in only)]
     read, seen = tables(given.runs, "digits", NETS, cases, BATCHES, given.seeds)
     parts = ["## digits\n", "\n".join(read), ""]
     if given.cifar:
@@ -221,6 +223,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if given.file:
         flags = f" --seeds {given.seeds}" + " --cifar" * given.cifar
         flags += f" --only {given.only}" if only else ""
+        flags += f" --nets {given.nets}" if given.nets else ""
         command = f"python benchmarks/active_server.py RUNS {given.file}{flags}"
         head = f"# A server that plants models\n\n`{command}`, commit {provenance.source()[0]}.\n\n"
         text = "\n".join([head + ABOUT, *parts, NOTE, "\n".join(seen)])
