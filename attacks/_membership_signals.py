@@ -149,12 +149,19 @@ def _client(h: Heard) -> int:
 
 
 def _usual(told: Tensor, h: Heard) -> Tensor:
+    return beyond_usual(told, h.asked.y.cpu(), h.others.y.cpu())
+
+
+def beyond_usual(told: Tensor, asked: Tensor, y: Tensor) -> Tensor:
     """(n,): the candidates', less what is usual of their class, in its deviations.
 
-    ``told``: (n + m,), of candidates and auxiliary examples, which no client trains on.
+    Args:
+        told: (n + m,), of candidates and auxiliary examples, which no client trains on.
+        asked: (n,), the candidates' classes.
+        y: (m,), the others'.
     """
-    told, n = told.nan_to_num(0.0, 0.0, 0.0), len(h.asked.y)
-    mine, others, asked, y = told[:n], told[n:], h.asked.y.cpu(), h.others.y.cpu()
+    told, n = told.nan_to_num(0.0, 0.0, 0.0), len(asked)
+    mine, others = told[:n], told[n:]
     if len(others) < FEW:
         others, y = mine, asked
     middle = torch.full_like(mine, float(others.mean()))

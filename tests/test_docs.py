@@ -173,12 +173,12 @@ class TestLimits:
         assert not named & {"epsilon", "delta", "eps"}
 
     def test_attacks(self):
-        text, attacks = self.point("The twenty-four attacks read"), registry.names("attacks")
+        text, attacks = self.point("The twenty-five attacks read"), registry.names("attacks")
         assert text.split()[1] == IN_WORDS[len(attacks)]
         metrics = {m.name for a in attacks for m in registry.load_plugin("attacks", a).metrics}
         asks = [name for name in {*attacks, *metrics} if "member" in name]
         tell = {"membership_auc", "membership_tpr", "membership_tpr_low"}
-        assert set(asks) == {"membership", "shadow_membership", *tell}
+        assert set(asks) == {"membership", "shadow_membership", "shared_membership", *tell}
         membership = registry.load_plugin("attacks", "membership")
         read = {kind for v in membership.variants for kind in membership(**v).threat.kinds}
         assert "sum" not in read

@@ -55,6 +55,8 @@ MEMBERS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("shadow_membership", {"test": "rmia"}),
     ("shadow_membership", {"test": "lira", "model": "client"}),
     ("shadow_membership", {"test": "rmia", "model": "client"}),
+    ("shared_membership", {"signal": "nearest"}),
+    ("shared_membership", {"signal": "tracing"}),
     ("planted_model", {}),
     ("context", {"network": "linear"}),
     ("context", {"network": "relu"}),

@@ -1,0 +1,184 @@
+"""Membership inference by what clients share of their examples: features, means, or data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from attacks._candidates import by_inputs, clients_of, unasked
+from attacks._feature_messages import Extractor, extractor, unextracted
+from attacks._membership_signals import beyond_usual
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.base import torch
+from leakbench.federation import Examples, party
+from leakbench.metrics import MEMBERSHIP_AUC, MEMBERSHIP_TPR, MEMBERSHIP_TPR_LOW
+from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SHARED = ("features", "data", "mean_data")
+RIDGE = 0.1  # of the mean variance of a number
+AUXILIARY = 1000  # examples, at most
+SECONDS = 0.1  # of a message
+
+
+class SharedMembership(Attack):
+    """Holds what a candidate would have shared against the rows that its client did share.
+
+    A row is the features of an example, which may be mixed with another's (FLea), the mean of some
+    examples or of their features (FedMix, FedBR, CCVR), or an example as it is (FedData). Rows and
+    candidates are whitened by auxiliary examples that go the same way, each less the mean of its
+    class where rows come with labels, and then only rows of the candidate's class count. Of all
+    rows that a client sent in all rounds that counts which says most, in deviations of what
+    auxiliary examples of the class reach.
+
+    "nearest": minus the distance to the row; what was shared as it is, is found exactly.
+
+    "tracing": the inner product with the row, by which a member of a mean is told (Homer et al.,
+    PLoS Genetics 2008; Dwork et al., FOCS 2015, Section 1.1, there with one row and of independent
+    numbers, which whitening makes them).
+
+    Features are made by the model that the client received in the round, up to the method's
+    ``layer``. Candidates are of all that a client trained on, also where a method shares some of
+    its examples alone: of the others nothing can be told here.
+
+    Floor: how far the candidate is from the nearest auxiliary example of its class. Control: the
+    same of rows that nothing hides.
+    """
+
+    about: ClassVar[str] = (
+        "whether a client was trained on an example, from the features, means or data that it"
+        " shared"
+    )
+    paper: ClassVar[str] = "after Homer et al. (2008) and Dwork et al. (FOCS 2015)"
+    metrics: ClassVar[tuple[Metric, ...]] = (MEMBERSHIP_AUC, MEMBERSHIP_TPR, MEMBERSHIP_TPR_LOW)
+    over: ClassVar[Literal["stages", "all"]] = "all"
+    handed: ClassVar[Literal["", "rows", "banks"]] = "rows"
+    left_out: ClassVar[str] = "nothing was kept of what they shared of examples"
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({"signal": "nearest"}, {"signal": "tracing"})
+
+    signal: Literal["nearest", "tracing"] = Field(
+        "nearest", description="what speaks for a candidate: a row near to it, or along it"
+    )
+
+    @property
+    def threat(self) -> ThreatModel:
+        return ThreatModel(
+            kinds=(*SHARED, "labels", "model"),
+            rounds="all",
+            knows=("aux_data", "candidates", "method", "facts"),
+            rung="public",
+        )
+
+    @property
+    def pools(self) -> bool:
+        return True
+
+    def attacks(self, run: Outline) -> tuple[str, ...]:
+        sent = {str(s["kind"]) for s in run.sent if s["sender"] == "client"}
+        return tuple(kind for kind in SHARED if kind in sent) or SHARED[:1]
+
+    def obstacle(self, run: Outline) -> str:
+        why = super().obstacle(run) or unasked(run)
+        if why:
+            return why
+        if run.facts.targets == "tokens":
+            return "candidates are images, and what is shared of texts is none"
+        return unextracted(run) if "features" in self.attacks(run) else ""
+
+    def seconds(self, run: Outline) -> float:
+        return 2 + SECONDS * run.facts.clients * len(run.stages)
+
+    def run(self, view: View, rng: torch.Generator) -> list[Guess]:
+        asked, aux = view.know("candidates"), view.know("aux_data")
+        some = aux.some(torch.randperm(len(aux), generator=rng)[:AUXILIARY].to(aux.y.device))
+        of, why = clients_of(asked).cpu(), dict[int, str]()
+        told: dict[int, list[Tensor]] = {}
+        kinds = [kind for kind in SHARED if kind in view.threat.kinds]
+        sent = [m for kind in kinds for m in view.of_others(view.messages(kind))]
+        for i, m in enumerate(sorted(sent, key=lambda m: (m.round, m.phase))):
+            view.progress(i / len(sent))
+            client = party(m.sender)
+            mine = asked.some((of == client).nonzero().flatten().to(asked.y.device))
+            if not len(mine):
+                continue
+            found = self._said(view, m, mine, some)
+            if isinstance(found, str):
+                why[client] = found
+            elif found is not None:
+                told.setdefault(client, []).append(found)
+        out = []
+        for client in sorted({*told, *why}):
+            unit = f"client/{client}"
+            if client in told:
+                score = torch.stack(told[client]).max(0).values
+                out.append(Guess(unit, view.round, {"membership": score}))
+            else:
+                out.append(Guess(unit, view.round, failed=why[client]))
+        return out
+
+    def _said(self, view: View, m: Message, mine: Examples, aux: Examples) -> Tensor | str | None:
+        """(n,) of one message; None where it has no row, else why it tells nothing."""
+        rows = m.payload
+        if not isinstance(rows, torch.Tensor) or not len(rows):
+            return None
+        if not bool(rows.isfinite().all()):
+            return "the message is not finite"
+        of: Extractor | str | None = extractor(view, m) if m.kind == "features" else None
+        if isinstance(of, str):
+            return of
+        both = torch.cat([mine.x, aux.x]).to(rows)
+        made = both if of is None else of.of(view.facts.input_range.unit(both))
+        flat, rows = made.double().flatten(1).cpu(), rows.double().flatten(1).cpu()
+        if flat.shape[1:] != rows.shape[1:]:
+            return "its rows have another length than what the model makes of an example"
+        y, known = torch.cat([mine.y, aux.y]).cpu(), aux.y.cpu()
+        named = self._labels(view, m)
+        if named is None:
+            y, known, named = (torch.zeros(len(t), dtype=torch.int64) for t in (y, known, rows))
+        flat, rows = _whitened(flat, y, rows, named, of=known)
+        near = -torch.cdist(flat, rows) if self.signal == "nearest" else flat @ rows.T
+        fits = y[:, None] == named[None]
+        near = torch.where(fits, near, -torch.inf).max(1).values
+        least = near[near.isfinite()]
+        if not len(least):
+            return None
+        near = near.clamp(min=float(least.min()))  # of whose class nothing was shared
+        return beyond_usual(near, mine.y.cpu(), aux.y.cpu())
+
+    def _labels(self, view: View, m: Message) -> Tensor | None:
+        """(rows,) int64: the classes that were named beside the rows; None where none were."""
+        sent = view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)
+        y = sent[-1].payload if sent else None
+        alike = isinstance(y, torch.Tensor) and y.shape == (len(m.payload),)
+        return y.cpu() if alike and y is not None and not y.is_floating_point() else None
+
+    def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
+        return by_inputs(view)
+
+
+def _whitened(
+    flat: Tensor, y: Tensor, rows: Tensor, named: Tensor, *, of: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Examples (n + m, d) and rows (k, d) less their class's mean, in deviations of auxiliary ones.
+
+    ``y``: (n + m,) classes, ``named``: (k,) the rows'; ``of``: (m,) those of the auxiliary
+    examples, which are the last of ``flat`` and tell what is usual.
+    """
+    aux = flat[len(flat) - len(of) :]
+    middle = {c: aux[of == c].mean(0) for c in sorted({*of.tolist()})}
+    whole = aux.mean(0)
+    flat = flat - torch.stack([middle.get(c, whole) for c in y.tolist()])
+    rows = rows - torch.stack([middle.get(c, whole) for c in named.tolist()])
+    aux = flat[len(flat) - len(of) :]
+    _, sizes, axes = torch.linalg.svd(aux, full_matrices=False)
+    spread = sizes.square() / max(len(aux), 1)
+    least = RIDGE * float(spread.sum()) / flat.shape[1]
+    scale = (spread + least).rsqrt() - max(least, 1e-300) ** -0.5
+
+    def white(v: Tensor) -> Tensor:
+        return max(least, 1e-300) ** -0.5 * v + (v @ axes.T * scale) @ axes
+
+    return white(flat), white(rows)
