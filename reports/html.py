@@ -20,6 +20,7 @@ from reports._page.cards import cards
 from reports._page.claims import claims
 from reports._page.ladder import ladder
 from reports._page.maps import maps
+from reports._page.members import members
 from reports._page.missing import not_here
 from reports._page.numbers import numbers
 from reports._page.pictures import Gallery, gallery
@@ -126,6 +127,7 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
         missing=not_here(data),
         sure=how_sure(data),
         claims=claims(data),
+        members=members(data),
         again=recipes(data),
         fills=half_fill() + plot_fills(),
         check=strip(data.check),

@@ -16,6 +16,7 @@ from .number import Number as Number
 from .number import Utility as Utility
 from .number import when as when
 from .privacy import Privacy as Privacy
+from .roc import Roc as Roc
 from .settings import Setting as Setting
 from .tables import Tables as Tables
 from .tables import write as write

@@ -20,6 +20,7 @@ from leakbench.federation.mechanism import Gaussian, Mechanism, Processing
 from leakbench.record.folders import Run
 from leakbench.results.number import Configuration
 from leakbench.scoring import audit
+from leakbench.scoring.candidate_scores import asked_of_members
 from leakbench.statistics.epsilon import gaussian_epsilon
 
 DELTA = 1e-5  # and never more than 1 / examples: naming one of them at random is no privacy
@@ -77,7 +78,7 @@ def privacy_of_run(run: Run, configuration: Configuration) -> Privacy | None:
         BrokenFile: what was sent, or a guess, is damaged.
     """
     claims, lower = _claims(run), dict[str, Any]()
-    if not claims and not audit.guessed(run):
+    if not claims and not asked_of_members(run):
         return None
     examples = audit.held_examples(run)
     delta = min(DELTA, 1 / examples) if examples else DELTA

@@ -17,6 +17,7 @@ from leakbench.record.policy import Policy
 from leakbench.results.names import Method, setting_names
 from leakbench.results.number import APART, Configuration, Evaluated, Measured, Number, Utility
 from leakbench.results.privacy import Privacy
+from leakbench.results.roc import Roc
 
 
 class Sent(Part):
@@ -62,6 +63,8 @@ class Setting(Part):
     # Of each complete run what its wrappers claim, and what attacks prove; none of one of which
     # neither says anything.
     privacy: tuple[Privacy, ...] = ()
+    # Of each attack on members how many it names at which share of false alarms.
+    roc: tuple[Roc, ...] = ()
 
     @computed_field  # type: ignore[prop-decorator]
     @property

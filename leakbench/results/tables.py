@@ -21,6 +21,7 @@ from leakbench.results.lacking import Lacking
 from leakbench.results.number import Diagnostic, Evaluated, Measured, Missing, Number, Utility
 from leakbench.results.pooling import Pooling, claim
 from leakbench.results.privacy import Privacy, privacy_of_run
+from leakbench.results.roc import rocs
 from leakbench.results.settings import Setting, Unmade, group
 
 if TYPE_CHECKING:
@@ -194,6 +195,7 @@ def _read(setting: Setting, lacking: Lacking) -> Setting:
         "measured": tuple(measured),
         "results": tuple(results),
         "privacy": tuple(p for p in private if p),
+        "roc": rocs(setting.runs, measured),
     }
     return setting.model_copy(update={**read, "numbers": tuple(numbers), "utility": tuple(known)})
 

@@ -9,16 +9,13 @@ client with another example in the place of one: the neighbours of ``replace``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from leakbench.attacking.guess import Guess
-from leakbench.attacking.guessing import saved
 from leakbench.base.errors import NotMeasured
 from leakbench.base.lazy import torch
 from leakbench.record.folders import AttackFolder, Run
-from leakbench.record.placing import GUESS
+from leakbench.scoring.candidate_scores import asked_of_members, candidate_scores
 from leakbench.scoring.truth import Truth
 from leakbench.statistics.epsilon import LEVEL, proven_epsilon
 
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
 # Of all pairs so many are guessed, the surest first. They were fixed before any run was looked at;
 # the best of all of them pays for having been picked (Bonferroni).
 SHARES = (1.0, 1 / 4, 1 / 16, 1 / 64)
-TOPIC = "members"  # of what is scored of such guesses
-TENSOR = "membership"  # of guesses: a score for each candidate of a client
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ def audited(run: Run, delta: float) -> Proven | None:
             record has no answers.
         BrokenFile: guesses are damaged, or another run's.
     """
-    folders = guessed(run)
+    folders = asked_of_members(run)
     if not folders:
         return None
     if not run.spec["task"]["params"].get("held_out"):
@@ -72,11 +67,6 @@ def audited(run: Run, delta: float) -> Proven | None:
         raise NotMeasured("the record does not say who was a member")
     gaps = {f.path.name: pair_gaps(run, f) for f in folders}
     return most_proven(gaps, delta)
-
-
-def guessed(run: Run) -> list[AttackFolder]:
-    """The attacks on ``run`` that guessed, and were scored on, who was a member."""
-    return [f for f in run.attacks if f.done and any(map(_of_members, f.meta["metrics"].values()))]
 
 
 def most_proven(gaps: dict[str, Tensor], delta: float) -> Proven:
@@ -102,31 +92,11 @@ def pair_gaps(run: Run, attack: AttackFolder) -> Tensor:
     The candidates of a client lie in an order drawn at random, whose i-th member is paired with the
     i-th other. Of a client of whom nothing was guessed all are 0.
     """
-    attack.check(GUESS)
-    run.owns_guesses(attack)
-    truth = Truth(run)
-    asked = truth.candidates
-    told = {g.unit: g for g in _guesses(attack)}
     gaps = []
-    for client in sorted({*asked["client"].tolist()}):
-        member = asked["member"][asked["client"] == client]
-        guess = told.get(f"client/{client}")
-        score = torch.zeros(len(member), dtype=torch.float64)
-        said = None if guess is None or guess.failed else guess.tensors.get(TENSOR)
-        if said is not None and said.shape == member.shape:
-            score = said.double().cpu()
-        gaps.append(score[member] - score[~member])
+    for member, score in candidate_scores(run, attack):
+        told = torch.zeros(len(member), dtype=torch.float64) if score is None else score
+        gaps.append(told[member] - told[~member])
     return torch.cat(gaps)
-
-
-def _guesses(attack: AttackFolder) -> Iterator[Guess]:
-    for one in saved(attack.path):
-        if one.role == "attack" and one.guess.probe is None:
-            yield one.guess
-
-
-def _of_members(meaning: Mapping[str, Any]) -> bool:
-    return (meaning.get("topic") or {}).get("name") == TOPIC
 
 
 def _has_answers(run: Run) -> bool:
