@@ -182,11 +182,7 @@ class PlantedModel(Attack):
             if not gated:
                 own[fished] = left[key][fished]
             left[key] = own
-        size, whole = (
-            sum(float(t.double().square().sum()) for t in told.values()) ** 0.5
-            for told in (left, v.told)
-        )
-        if not size > NOTHING * whole:
+        if not _length(left) > NOTHING * _length(v.told):
             return None
         message = Message(view.round, v.phase, v.client, "server", "update", left, sparse=True)
         y = torch.full((many,), fished)
@@ -235,6 +231,11 @@ class PlantedModel(Attack):
             if n := _examples(view, client, phase):
                 out.append(_Victim(client, model, payload, phase, n, bool(sums and not updates)))
         return out
+
+
+def _length(tree: Mapping[str, Tensor]) -> float:
+    """The L2 norm of all its numbers."""
+    return float(torch.stack([t.double().square().sum() for t in tree.values()]).sum() ** 0.5)
 
 
 def _silent(m: Message) -> bool:

@@ -54,6 +54,7 @@ MAY_OPEN = {
     "scoring.truth",
     "scoring.score",
     "scoring.audit",
+    "scoring.candidate_scores",
     "metrics.prototype_pairs",
     "reporting.pictures",
     "reporting.maps",
