@@ -89,7 +89,7 @@ def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[
         rounds, kept = int(run.spec["rounds"]), int(run.meta.get("pooled", 0))
         if topic.listens and (whole := _whole(run)) < ENOUGH * rounds:
             out.append(reason("few_updates", kept=whole, all=rounds))
-        elif topic.listens and not added:
+        elif topic.listens and topic.kind not in added:
             out.append(reason("not_listened"))
         for kind in sorted(kinds & _covered(run.meta)):
             if kind == "update" and kept < ENOUGH * rounds:

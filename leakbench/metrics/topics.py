@@ -82,7 +82,11 @@ IDENTITY = Topic(
 MEMBERS = Topic(
     name="members",
     order=9,
-    kinds=("update", "sum"),
+    # All that is made of examples: an attack on one kind says nothing of another.
+    kinds=(
+        *("update", "sum", "features", "data", "mean_data", "prototype", "statistics"),
+        *("generator", "variate"),
+    ),
     kind="update",
     ask=(
         "send what they learned in place of their data. Can an attacker who holds an example tell"

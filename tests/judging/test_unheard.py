@@ -84,3 +84,22 @@ def test_which_attacks_add_up():
         ("gradient_inversion", {}),
     ):
         assert not registry.load_plugin("attacks", name).build(params, name).pools, name
+
+
+def recorded(record, **kinds):
+    """A run whose record keeps this, at four stages."""
+    one = run(**kinds)
+    one.spec["record"] = {"name": record}
+    one.meta["stages"] = {"start": 1, "early": 5, "middle": 10, "final": 20}
+    return SimpleNamespace(runs=[one])
+
+
+def test_members_are_listened_for_in_the_updates_of_all_rounds():
+    few = reason("few_updates", kept=4, all=20)
+    assert unheard(topics.MEMBERS, recorded("standard", update=False), [number("update")]) == (few,)
+    whole = recorded("all", update=False, features=False)
+    assert unheard(topics.MEMBERS, whole, [number("update")]) == ()
+    said = (reason("not_listened"),)
+    assert unheard(topics.MEMBERS, whole, [number("update", pools=False)]) == said
+    # Who reads what is shared besides has not heard the updates.
+    assert unheard(topics.MEMBERS, whole, [number("features")]) == said
