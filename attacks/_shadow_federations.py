@@ -43,22 +43,25 @@ class Shadows:
 
 
 def pool(view: View, rng: torch.Generator) -> Pool:
-    """Candidates are said to be of a client; auxiliary ones go where their class is at home."""
+    """Candidates are said to be of a client; auxiliary ones go where their class is at home.
+
+    Of a class that no client is known to hold nobody gets one.
+    """
     candidates, aux = view.know("candidates"), view.know("aux_data")
     order = torch.randperm(len(aux), generator=rng)
     apart = order[: len(order) // 2 if view.method.outputs == "embedding" else 2]
-    some = aux.some(order[len(apart) :][:AUXILIARY])
     clients, classes = view.facts.clients, view.facts.classes
     mine, y = clients_of(candidates).cpu(), candidates.y.cpu()
     holds = torch.zeros(clients, classes, dtype=torch.float64)
     holds.index_put_((mine, y), torch.ones(len(y), dtype=torch.float64), accumulate=True)
     holds[holds.sum(1) == 0] = 1.0  # of whom nothing is known
-    weights = holds[:, some.y.cpu()].T
-    weights = torch.where(weights.sum(1, keepdim=True) > 0, weights, 1.0)
+    left = order[len(apart) :]
+    left = left[holds[:, aux.y.cpu()[left]].sum(0) > 0][:AUXILIARY]
+    some, weights = aux.some(left.to(aux.y.device)), holds[:, aux.y.cpu()[left]].T
     theirs = torch.multinomial(weights, 1, generator=rng).flatten()
     x = torch.cat([candidates.x, some.x])
     both = Examples(x, torch.cat([candidates.y, some.y]), x.dtype)
-    return Pool(both, torch.cat([mine, theirs]), len(y), aux.some(apart))
+    return Pool(both, torch.cat([mine, theirs]), len(y), aux.some(apart.to(aux.y.device)))
 
 
 def train(view: View, of: Pool, many: int, rng: torch.Generator) -> Shadows:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from attacks import _shadow_federations as shadow
-from attacks._candidates import by_client, by_inputs, unasked
+from attacks._candidates import by_inputs, unasked
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
 from leakbench.federation import kept_names, moved, trainings
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # many of these two cores make in a second.
 STEP, PASSES, SPEED = 0.0015, 6, 2e10
 FEWEST = 4  # shadows: two with an example, two without it
+AUXILIARY = 20  # examples, at least; half of them may be candidates
+ALIKE = "the model says the same of every candidate, or nothing finite"
 
 
 class ShadowMembership(Attack):
@@ -95,6 +97,8 @@ class ShadowMembership(Attack):
             return f"clients keep {kept[0]!r} of the network to themselves, so nobody has it whole"
         if run.facts.targets == "tokens":
             return "the network says texts, and no classes"
+        if run.auxiliary < AUXILIARY:
+            return f"{run.auxiliary} auxiliary examples are too few to train others on: {AUXILIARY}"
         return ""
 
     def nothing_kept(self, run: Outline) -> str:
@@ -127,13 +131,13 @@ class ShadowMembership(Attack):
         shadows = shadow.train(view, pool, self.shadows, rng)
         told = {c: shadow.said(view, pool, m) for c, m in attacked.items()}
         score = lira if self.test == "lira" else self._rmia
-        if not own:
-            return by_client(score(told[-1], shadows, 0, pool.asked), view)
-        out = []
-        for c, says in sorted(told.items()):
-            mine = score(says, shadows, 1 + c, pool.asked)[pool.client[: pool.asked] == c]
-            if len(mine):
-                out.append(Guess(f"client/{c}", view.round, {"membership": mine}))
+        out, asked = [], pool.client[: pool.asked]
+        for c in sorted({*asked.tolist()} & told.keys() if own else {*asked.tolist()}):
+            place = 1 + c if own else 0
+            mine = score(told[c if own else -1], shadows, place, pool.asked)[asked == c]
+            found = {"membership": mine} if bool(mine.isfinite().all()) else {}
+            failed = "" if found and (len(mine) < 2 or float(mine.std()) > 0) else ALIKE
+            out.append(Guess(f"client/{c}", view.round, {} if failed else found, failed=failed))
         return out
 
     def _attacked(self, view: View) -> dict[int, dict[str, Tensor]]:
