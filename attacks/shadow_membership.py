@@ -97,6 +97,10 @@ class ShadowMembership(Attack):
             return f"clients keep {kept[0]!r} of the network to themselves, so nobody has it whole"
         if run.facts.targets == "tokens":
             return "the network says texts, and no classes"
+        if any(line.get("changed") for line in run.sent):
+            return "the server plants models of its own making, which others like it would not"
+        if self.model == "client" and run.method.tells:
+            return "what clients send bends their updates, which are not how their models moved"
         if run.auxiliary < AUXILIARY:
             return f"{run.auxiliary} auxiliary examples are too few to train others on: {AUXILIARY}"
         return ""
@@ -117,7 +121,7 @@ class ShadowMembership(Attack):
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             run.module()(run.blank())
         method = run.method
-        steps = float(method.local_steps(torch.tensor(run.auxiliary // run.facts.clients)))
+        steps = float(method.local_steps(torch.tensor(max(1, run.auxiliary // run.facts.clients))))
         steps *= max(len(trainings(method, 1)), 1) * run.facts.clients * method.fraction
         work = PASSES * method.batch * counter.get_total_flops() / SPEED
         return run.rounds * steps * (STEP + work)

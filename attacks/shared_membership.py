@@ -138,8 +138,14 @@ class SharedMembership(Attack):
         named = self._labels(view, m)
         if named is None:
             y, known, named = (torch.zeros(len(t), dtype=torch.int64) for t in (y, known, rows))
-        flat, rows = _whitened(flat, y, rows, named, of=known)
-        near = -torch.cdist(flat, rows) if self.signal == "nearest" else flat @ rows.T
+        there = m.told()[""].flatten(1).cpu()
+        if not bool(there.all()):  # zeros that were not sent are no data
+            near = _of_sent(flat, y, rows, named, there, of=known, nearest=self.signal == "nearest")
+        else:
+            flat, rows = _whitened(flat, y, rows, named, of=known)
+            near = -torch.cdist(flat, rows) if self.signal == "nearest" else flat @ rows.T
+        if not bool(near.isfinite().all()):
+            return "auxiliary examples, or what the model makes of them, do not differ"
         fits = y[:, None] == named[None]
         near = torch.where(fits, near, -torch.inf).max(1).values
         least = near[near.isfinite()]
@@ -173,6 +179,8 @@ def _whitened(
     flat = flat - torch.stack([middle.get(c, whole) for c in y.tolist()])
     rows = rows - torch.stack([middle.get(c, whole) for c in named.tolist()])
     aux = flat[len(flat) - len(of) :]
+    if not float(aux.abs().sum()) > 0:  # of each class there is one alone
+        aux = torch.stack([middle[c] for c in of.tolist()]) - whole
     _, sizes, axes = torch.linalg.svd(aux, full_matrices=False)
     spread = sizes.square() / max(len(aux), 1)
     least = RIDGE * float(spread.sum()) / flat.shape[1]
@@ -182,3 +190,31 @@ def _whitened(
         return max(least, 1e-300) ** -0.5 * v + (v @ axes.T * scale) @ axes
 
     return white(flat), white(rows)
+
+
+def _of_sent(
+    flat: Tensor,
+    y: Tensor,
+    rows: Tensor,
+    named: Tensor,
+    there: Tensor,
+    *,
+    of: Tensor,
+    nearest: bool,
+) -> Tensor:
+    """(n + m, k): the same by the numbers of each row that were sent, ``there`` (k, d), alone.
+
+    Numbers are taken one by one, in deviations of auxiliary examples: whitening mixes them.
+    """
+    aux = flat[len(flat) - len(of) :]
+    middle = {c: aux[of == c].mean(0) for c in sorted({*of.tolist()})}
+    spread = (aux - aux.mean(0)).square().mean(0)
+    whole, scale = aux.mean(0), (spread + RIDGE * spread.mean()).sqrt()
+    flat = (flat - torch.stack([middle.get(c, whole) for c in y.tolist()])) / scale
+    rows = (rows - torch.stack([middle.get(c, whole) for c in named.tolist()])) / scale
+    sent = there.double()
+    along = flat @ (rows * sent).T
+    if not nearest:
+        return along
+    far = flat.square() @ sent.T - 2 * along + (rows * sent).square().sum(1)
+    return -far / sent.sum(1).clamp(min=1)

@@ -146,7 +146,7 @@ def _pairs(
     seen: Sequence[Message], source: Source, upto: int
 ) -> Iterator[tuple[int, int, Message, Message]]:
     """(round, phase of its training, the model that it began with, the one that it led to)."""
-    models = [m for m in seen if (m.kind, m.sender) == ("model", "server")]
+    models = [m for m in seen if (m.kind, m.sender) == ("model", "server") and not m.changed]
     for t in sorted({m.round for m in models if 0 < m.round <= upto}):
         made = [e for e in trainings(source.method, t) if e.steps or e.epochs]
         if len(made) != 1:

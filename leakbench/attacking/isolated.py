@@ -72,6 +72,7 @@ def write_handout(view: View, spec: RunSpec, folder: Path) -> None:
     }
     if "method" in knows:
         about["trains"] = spec.public().model_dump(mode="json")
+        about["trainable"] = view._source.trainable
         about["sends_as"] = view._sends_as.parameters()
     for row in chosen(knows):
         if row.held:
@@ -134,7 +135,7 @@ class Handout(Source):
     @property
     def trainable(self) -> bool:
         """Is it known how the whole federation trained?"""
-        return "trains" in self.about
+        return bool(self.about.get("trainable", False))
 
     @property
     def recipe(self) -> str:

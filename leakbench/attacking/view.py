@@ -11,6 +11,7 @@ the view: a transcript may be 2 GiB, of which an attack reads a part at a time.
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -372,7 +373,8 @@ class View:
     ) -> TrainedModels:
         """What a federation like the attacked one makes of other data (knows "method").
 
-        Of all its rounds. ``tell``: is told how much is done, in [0, 1].
+        Of all its rounds. ``seed`` draws from a domain of its own, so that none of them is the
+        run's. ``tell``: is told how much is done, in [0, 1].
 
         Raises:
             UsageError: how it trained is not known, or the data are none of the task.
@@ -380,7 +382,8 @@ class View:
         self.know("method")
         watch = TrainedModels()
         # Of fused rounds there are no single updates.
-        fed = self._source.federation(data, seed, watch, "parallel")
+        own = int.from_bytes(hashlib.sha256(f"shadow/{seed}".encode()).digest()[:7], "big")
+        fed = self._source.federation(data, own, watch, "parallel")
         fed.begin()
         while fed.t < self.last:
             fed.step()

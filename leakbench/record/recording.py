@@ -21,6 +21,7 @@ from leakbench.record import private_data
 from leakbench.record.folders import Run
 from leakbench.record.knowledge import FILES, ROWS, DeclaredObserver, Source
 from leakbench.record.messages import Message, overlaid, read_messages
+from leakbench.record.origin import is_outside
 from leakbench.record.parts import lost_parts
 from leakbench.record.runspec import Parts, RunSpec, parts
 from leakbench.record.shapes import RoundHeader
@@ -166,8 +167,8 @@ class Recording(Source):
 
     @property
     def trainable(self) -> bool:
-        """It is known."""
-        return True
+        """Not where somebody's own loop did it, of which the local training alone is declared."""
+        return not is_outside(self.run.meta)
 
     @property
     def recipe(self) -> str:

@@ -38,16 +38,17 @@ def rocs(runs: Sequence[Run], measured: Iterable[Measured]) -> tuple[Roc, ...]:
     Raises:
         BrokenFile: guesses are damaged, or another run's.
     """
-    asked = {
-        m.attacker.key: m.attacker
-        for m in measured
-        if m.meaning.topic and m.meaning.topic.name == TOPIC
-    }
+    asked: dict[tuple[str, str], Attacker] = {}
+    seeds_asked: set[tuple[int, tuple[str, str]]] = set()
+    for m in measured:
+        if m.meaning.topic and m.meaning.topic.name == TOPIC:
+            asked[m.attacker.key] = m.attacker
+            seeds_asked.add((m.run.seed, m.attacker.key))
     found: dict[tuple[str, str], list[NDArray[Any]]] = {}
     for run in runs:
         for folder in asked_of_members(run):
             key = (folder.meta["attack"], canonical(folder.meta["params"]))
-            if key in asked:
+            if (run.seed, key) in seeds_asked:
                 found.setdefault(key, []).append(_told(run, folder))
     out = []
     for key, seeds in found.items():
@@ -69,10 +70,15 @@ def _told(run: Run, folder: AttackFolder) -> NDArray[Any]:
 
 
 def _named(told: NDArray[Any], false: NDArray[Any]) -> NDArray[Any]:
-    """The largest share of members at no more than each share of false alarms."""
+    """The share of members at each share of false alarms; of ties as many as there is room for."""
     from sklearn.metrics import roc_curve
 
     member, score = told
     least = score[np.isfinite(score)].min(initial=0.0) - 1.0
-    alarms, named, _ = roc_curve(member, np.where(np.isfinite(score), score, least))
-    return named[np.searchsorted(alarms, false * (1 + 1e-9), side="right") - 1]
+    score = np.where(np.isfinite(score), score, least)
+    alarms, named, _ = roc_curve(member, score, drop_intermediate=False)
+    at = np.searchsorted(alarms, false * (1 + 1e-9), side="right") - 1
+    after = np.minimum(at + 1, len(alarms) - 1)
+    step = np.where(alarms[after] > alarms[at], alarms[after] - alarms[at], 1.0)
+    room = np.clip((false - alarms[at]) / step, 0.0, 1.0)
+    return named[at] + room * (named[after] - named[at])

@@ -13,6 +13,7 @@ from reports._chart.scale import AxisScale
 from reports._chart.svg import cut, path, tag
 
 NAME = 32  # letters at a curve's end
+CERTAIN = 0.01  # false alarms at which it is told in words, or one of fewer examples
 
 
 def roc_chart(title: str, shown: Sequence[tuple[str, Roc]]) -> Markup:
@@ -34,21 +35,22 @@ def roc_chart(title: str, shown: Sequence[tuple[str, Roc]]) -> Markup:
     places = column([(cut(n, NAME), RIGHT, y) for n, y, _ in named], RIGHT + 12, TOP - 6, BOTTOM)
     for label, (_, _, look) in zip(places, named, strict=True):
         parts.append(tag("text", label.text, x=label.x, y=label.y, class_=f"end {look}"))
-    told = "; ".join(f"{name} names {at(r, 0.01):.2f} of members" for name, r in shown)
+    share = max(CERTAIN, least)
+    told = "; ".join(f"{name} names {at(r, share):.2f} of members" for name, r in shown)
     return tag(
         "svg",
         *parts,
         class_="lines",
         viewBox=f"0 0 {WIDE} {HIGH}",
         role="img",
-        aria_label=f"{title}. At 1 % false alarms {told}.",
+        aria_label=f"{title}. At {share:.1%} false alarms {told}.",
     )
 
 
 def at(r: Roc, share: float) -> float:
-    """The share of members that is named at no more than so many false alarms."""
+    """The share of members that is named at so many false alarms, of one example at least."""
     fits = [y for x, y in zip(r.false, r.true, strict=True) if x <= share * (1 + 1e-9)]
-    return fits[-1] if fits else 0.0
+    return fits[-1] if fits else r.true[0]
 
 
 def _floor_of(share: float) -> int:

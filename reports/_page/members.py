@@ -8,11 +8,10 @@ from markupsafe import Markup
 
 from leakbench.reporting import ReportData
 from leakbench.results import Roc
-from reports._chart.roc import at, roc_chart
+from reports._chart.roc import CERTAIN, at, roc_chart
 from reports._words import several
 
 MOST = 6  # curves in a panel
-CERTAIN = 0.01  # false alarms, by which attacks are ordered
 NAMED = 3
 
 

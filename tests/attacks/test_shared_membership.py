@@ -78,3 +78,19 @@ def test_whitening_leaves_auxiliary_examples_alike_in_every_direction():
     assert flat.mean(0).abs().max() < 1e-9
     sizes = torch.linalg.svdvals(flat) / 600**0.5
     assert 0.2 < sizes.min() < sizes.max() < 1.01
+
+
+@pytest.mark.parametrize("signal", ["nearest", "tracing"])
+def test_numbers_that_were_not_sent_are_no_data(tmp_path, signal):
+    wrappers = [("top_k", {"share": 0.3, "choose": "random", "kinds": ["data"]})]
+    how = {"task_params": HELD, "record": EVERY, "params": {**ONE, "share": 1.0}}
+    run = trained(tmp_path, "feddata", 1, wrappers=wrappers, **how)
+    assert found(run, signal)["value"] > (0.99 if signal == "nearest" else 0.6)
+
+
+def test_one_auxiliary_example_of_a_class_will_do():
+    y = torch.arange(6)
+    x = torch.randn(6, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    flat, rows = _whitened(x, y, x[:2], y[:2], of=y)
+    assert flat.isfinite().all()
+    assert rows.isfinite().all()
