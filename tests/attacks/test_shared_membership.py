@@ -85,7 +85,7 @@ def test_numbers_that_were_not_sent_are_no_data(tmp_path, signal):
     wrappers = [("top_k", {"share": 0.3, "choose": "random", "kinds": ["data"]})]
     how = {"task_params": HELD, "record": EVERY, "params": {**ONE, "share": 1.0}}
     run = trained(tmp_path, "feddata", 1, wrappers=wrappers, **how)
-    assert found(run, signal)["value"] > (0.99 if signal == "nearest" else 0.6)
+    assert found(run, signal)["value"] > (0.95 if signal == "nearest" else 0.6)
 
 
 def test_one_auxiliary_example_of_a_class_will_do():
