@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench import api
-from leakbench.attacking import choices
+from leakbench.attacking import Outline, choices
 from leakbench.base.errors import LeakbenchError
 from leakbench.base.files import read_sealed, read_tree, write_sealed, write_tree
 from leakbench.record.columns import TABLES
@@ -82,7 +82,7 @@ def read(run: Path) -> dict[str, Any]:
     recording = Recording(found)
     _ = recording.transcript, recording.control, recording.known("labels"), recording.traffic
     attack = choices.build("prototype_leakage", {}).attack
-    attack.obstacle(recording)
+    attack.obstacle(Outline(recording, attack.threat))
     truth = Truth(found)
     _ = truth.data, [truth.round(t) for t in truth.rounds]
     scoring.score(recording, "prototype_leakage", attack)

@@ -19,7 +19,7 @@ from leakbench.record.recording import Recording
 
 # No attack is to get far.
 LESS = {"steps": 2, "restarts": 1, "targets": 2, "iterations": 1, "epochs": 1, "draws": 2}
-LESS |= {"samples": 20}
+LESS |= {"samples": 20, "shadows": 4}
 CAPTIONS = {"clients": 4, "width": 8, "vocabulary": 40, "least": 1, "length": 10, "evaluations": 10}
 CAPTIONS |= {"model": "captioner", "weights": "", "frozen_encoder": False}
 SAID = {**SHORT["fedaa"], "examples": 1, "search_steps": 2, "fraction": 1.0}

@@ -324,6 +324,7 @@ def test_diagnostics_by_hand():
         losses=torch.tensor([1.0, 4.0]),
         variances={"loss": torch.tensor(0.5), "tune_loss": torch.tensor(0.25)},
         means={},
+        meant={},
         received={"update": sent},
         share=torch.tensor([0.25, 0.75]),
         secrets=lambda: {"prototype": true},

@@ -98,7 +98,7 @@ class Heard(Observer[Federation]):
     def _note(self, t: int, who: Any, kind: str, payload: Tree) -> None:
         self.sent.setdefault((t, str(who), kind), []).append(payload)
 
-    def down(self, fed, kind, payload, *, each):
+    def down(self, fed, kind, payload, *, each, meant=None):
         if not each:
             self._note(fed.t, "server", kind, payload)
             return
