@@ -34,13 +34,11 @@ from leakbench.base.raised import raised_text
 from leakbench.base.tree import flat, tmap
 from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
-from leakbench.federation.federation import Federation
 from leakbench.federation.input_range import InputRange
 from leakbench.federation.network import built
-from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Facts
 from leakbench.federation.precision import kept_dtype, products
-from leakbench.federation.task_data import Examples, TaskData
+from leakbench.federation.task_data import Examples
 from leakbench.record.knowledge import Source, chosen
 from leakbench.record.messages import Message, read_messages, write_messages
 from leakbench.record.runspec import Parts, RunSpec, parts
@@ -136,27 +134,6 @@ class Handout(Source):
     def trainable(self) -> bool:
         """Is it known how the whole federation trained?"""
         return bool(self.about.get("trainable", False))
-
-    @property
-    def recipe(self) -> str:
-        """A digest of how it trained, but for its data and its dice."""
-        return self.parts.spec.identity()
-
-    def federation(
-        self,
-        data: TaskData,
-        seed: int,
-        recorder: Observer[Federation] | None = None,
-        engine: str = "",
-    ) -> Federation:
-        """One like it, before round 0, of other data.
-
-        Raises:
-            UsageError: the data are none of the task.
-        """
-        return self.parts.federation(
-            data, device=self.device, seed=seed, engine=engine, recorder=recorder
-        )
 
     @cached_property
     def facts(self) -> Facts:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from leakbench.federation.federation import Federation
     from leakbench.federation.observer import Observer
     from leakbench.federation.task_data import TaskData
+    from leakbench.record.runspec import Parts
 
 # What a source holds, by which a kind of knowledge is read:
 # "updates": {(sender, round, phase, probe): {"y": labels (B,)}}, of the batches behind the updates
@@ -293,9 +294,15 @@ class Source:
         return False
 
     @property
+    def parts(self) -> Parts | None:
+        """Task, method and wrappers; None where nobody said how the whole federation trained."""
+        return None
+
+    @property
     def recipe(self) -> str:
-        """A digest of how it trained, but for its data and its dice."""
-        raise NotImplementedError
+        """A digest of how it trained, but for its data and its dice; "" where nobody said."""
+        parts = self.parts
+        return "" if parts is None else parts.spec.public().identity()
 
     def federation(
         self,
@@ -309,7 +316,14 @@ class Source:
         Raises:
             UsageError: how it trained is not known, or the data are none of the task.
         """
-        raise UsageError("nobody said how the whole federation trained, so no other one can be.")
+        parts = self.parts
+        if parts is None:
+            raise UsageError(
+                "nobody said how the whole federation trained, so no other one can be."
+            )
+        return parts.federation(
+            data, device=self.device, seed=seed, engine=engine, recorder=recorder
+        )
 
     def holds(self, name: str) -> bool:
         """Is there knowledge of that name (``leakbench.record.knowledge``)?"""

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from leakbench.federation.federation import Federation
-    from leakbench.federation.observer import Observer
-    from leakbench.federation.task_data import TaskData
-
 
 @dataclass(frozen=True)
 class Recording(Source):
@@ -169,27 +165,6 @@ class Recording(Source):
     def trainable(self) -> bool:
         """Not where somebody's own loop did it, of which the local training alone is declared."""
         return not is_outside(self.run.meta)
-
-    @property
-    def recipe(self) -> str:
-        """A digest of how it trained, but for its data and its dice."""
-        return self.spec.public().identity()
-
-    def federation(
-        self,
-        data: TaskData,
-        seed: int,
-        recorder: Observer[Federation] | None = None,
-        engine: str = "",
-    ) -> Federation:
-        """One like it, before round 0, of other data.
-
-        Raises:
-            UsageError: the data are none of the task.
-        """
-        return self.parts.federation(
-            data, device=self.device, seed=seed, engine=engine, recorder=recorder
-        )
 
     def module(self) -> torch.nn.Module:
         """The public architecture; its numbers are not the run's."""
