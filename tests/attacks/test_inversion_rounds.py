@@ -33,7 +33,7 @@ PRIOR = InputPrior(Examples(IMAGES[500:1000], LABELS[500:1000]), UNIT)
 ROWS = [0, 1]
 SHAPE = (1, 8, 8)
 HOW = GradientInversion(
-    source="pooled", message="update", engine="signed_adam", steps=150, restarts=4
+    source="pooled", message="update", engine="signed_adam", steps=400, restarts=4
 )
 BATCH = 4  # more than a client has
 

@@ -26,6 +26,7 @@ from leakbench.results.number import Configuration
 from leakbench.results.privacy import privacy_of_run
 from leakbench.results.tables import collect
 from leakbench.scoring import audit
+from leakbench.scoring.candidate_scores import asked_of_members
 from leakbench.statistics.epsilon import gaussian_epsilon
 from reports.html import render
 
@@ -163,7 +164,7 @@ def lied(trained):
 
 
 def test_pairs_are_of_one_client_and_as_many_as_its_members(lied):
-    (folder,) = audit.guessed(lied)
+    (folder,) = asked_of_members(lied)
     gap = audit.pair_gaps(lied, folder)
     member = lied.tree("truth/data.safetensors")[0]["member"] >= 0
     assert len(gap) == int(member.sum()) == len(member) / 2 == 200
@@ -171,7 +172,7 @@ def test_pairs_are_of_one_client_and_as_many_as_its_members(lied):
 
 
 def test_a_claim_that_is_refuted_is_a_red_line_everywhere(lied, monkeypatch):
-    (folder,) = audit.guessed(lied)
+    (folder,) = asked_of_members(lied)
     right = torch.arange(1, 201, dtype=torch.float64)
     honest = collect([lied])
     assert [p.broken for p in honest.privacy] == [False]
