@@ -29,6 +29,8 @@ ROUNDING = 4  # times the last digit of a weight: less than that, a slope is its
 NOTHING = 1e-5  # of an update, below its last layer: nobody of the class was in the batch
 RANK = 1e-3  # of the largest singular value of a layer's step: smaller ones are rounding
 NEAR = 0.01  # two readings that differ by less in the mean are of the same image
+SURE = 10  # times the least that was sent, from which a slope is one, though a part was not sent
+OPEN = 0.01  # of an image, that may be another for want of numbers, and two readings still agree
 BEYOND = 0.05  # of the range of inputs, by which a reading may lie outside of it
 
 
@@ -42,6 +44,7 @@ class _Victim:
     phase: int
     examples: int
     summed: bool = False  # are others, who were silenced, in what was told?
+    sparse: bool = False  # were its zeros not sent?
 
 
 class PlantedModel(Attack):
@@ -54,7 +57,8 @@ class PlantedModel(Attack):
     Readings on which two units agree are of one image, for a mixture is another one in each; they
     come first, then those of the largest slope. What lies outside of the range of inputs is a
     mixture. Of images that nothing was read of, the auxiliary data's mean is guessed, as the blind
-    guess has it for all.
+    guess has it for all. A number that was not sent (``top_k``) is less than the least that was:
+    it is guessed as the mean has it, as far as that allows.
 
     Under a sum it reads the sum, where the others were silenced, and one client was aimed at, or
     each of several has units of its own, of which it is read. Over
@@ -218,18 +222,19 @@ class PlantedModel(Attack):
         sums = [m for m in view.messages("sum", round=view.round) if "update" in m.payload]
         if sums and not updates:
             alone = "client/*" not in planted and _silenced(view, sent) and _apart(view, planted)
-            one = sums[0].phase, sums[0].payload["update"]
+            one = sums[0].phase, sums[0].payload["update"], sums[0].sparse
             told = [(c, *one, model) for c, model in planted.items()] if alone else []
         else:
             told = []
             for m in updates:
                 to = m.sender if m.sender in planted else "client/*"
                 if to in planted and planted[to].phase < m.phase:
-                    told.append((m.sender, m.phase, m.payload, planted[to]))
+                    told.append((m.sender, m.phase, m.payload, m.sparse, planted[to]))
         out = []
-        for client, phase, payload, model in told[: self.targets]:
+        summed = bool(sums and not updates)
+        for client, phase, payload, sparse, model in told[: self.targets]:
             if n := _examples(view, client, phase):
-                out.append(_Victim(client, model, payload, phase, n, bool(sums and not updates)))
+                out.append(_Victim(client, model, payload, phase, n, summed, sparse))
         return out
 
 
@@ -310,6 +315,8 @@ def _readings(view: View, v: _Victim) -> tuple[Tensor, int] | str:
     had = [v.planted.payload[k].double().cpu() for k in keys]
     live = _live(had[0])
     rows, biases, had = rows[live], biases[live], [h[live] for h in had]
+    there, known = _sent(rows, biases, sparse=v.sparse)
+    least = _least(v.told[keys[0]]) if v.sparse else 0.0
     if not len(rows):
         return "the planted model reads nothing"
     if not bool(rows.isfinite().all() and biases.isfinite().all()):
@@ -319,14 +326,20 @@ def _readings(view: View, v: _Victim) -> tuple[Tensor, int] | str:
     if len(had[0]) > 1 and torch.equal(had[0], had[0][:1].expand_as(had[0])):
         order = had[1].argsort(descending=True)  # the lowest threshold first
         rows, biases, rounding = rows[order], biases[order], rounding[order]
+        there, known = there[order], known[order]
+        there[:-1] &= there[1:].clone()
+        known[:-1] &= known[1:].clone()
         none = torch.zeros(1, *rows.shape[1:], dtype=rows.dtype)
         rows = rows - torch.cat([rows[1:], none])
         biases = biases - torch.cat([biases[1:], none[:, 0]])
     size = biases.abs()
-    clear = (size > rounding) & (size > CLEAR * size.max())
+    clear = (size > rounding) & (size > CLEAR * size.max()) & (known | (size > SURE * least))
     if not bool(clear.any()):
         return "no unit of the first layer moved: nothing fell where it was looked for"
     x = rows[clear] / biases[clear, None]
+    open_by = torch.where(there[clear], 0.0, least / size[clear, None])
+    likely = _mean(view, v)[-1].flatten().cpu()
+    x = torch.maximum(torch.minimum(likely, x + open_by), x - open_by)
     unit = view.facts.input_range.unit(x.reshape(-1, *view.facts.shape)).flatten(1)
     within = torch.ones(len(unit), dtype=torch.bool)
     if view.facts.input_range.bounded:
@@ -334,7 +347,25 @@ def _readings(view: View, v: _Victim) -> tuple[Tensor, int] | str:
     if not bool(within.any()):
         return "what was read lies outside of the range of inputs: mixtures of several images"
     x, unit, size = x[within], unit[within], size[clear][within]
-    return _distinct(x, unit, size, _most(view, v))
+    found, sure = _distinct(x, unit, size, _most(view, v))
+    return found, 0 if float(open_by.max()) > OPEN else sure  # means agree with themselves
+
+
+def _least(told: Tensor) -> float:
+    """The least that was sent of a sparse update: what was not, is less (or was left by chance)."""
+    sizes = told.abs()[told != 0]
+    return float(sizes.min()) if len(sizes) else 0.0
+
+
+def _sent(rows: Tensor, biases: Tensor, *, sparse: bool) -> tuple[Tensor, Tensor]:
+    """Bool like rows and like biases: which were sent, of a sparse update all but its zeros.
+
+    A unit of which nothing is there did not move.
+    """
+    if not sparse:
+        return torch.ones_like(rows, dtype=torch.bool), torch.ones_like(biases, dtype=torch.bool)
+    still = ~(rows.any(1) | biases.bool())
+    return (rows != 0) | still[:, None], (biases != 0) | still
 
 
 def _most(view: View, v: _Victim) -> int:

@@ -66,6 +66,14 @@ def test_a_sum_of_several_tells_nobody_apart(how, tmp_path):
         read(tmp_path, "imprint", wrappers=[("secure_sum", {})], **how)["psnr"]
 
 
+def test_numbers_that_were_not_sent_are_no_black_pixels(tmp_path):
+    """With zeros in their places all images are about as far off as the blind guess."""
+    sparse = [("top_k", {"share": 0.2})]
+    rows, units = read(tmp_path, "imprint", wrappers=sparse, clients=[3], batch=4)
+    assert rows["psnr"]["value"] > rows["psnr"]["floor"] + 4
+    assert max(units) > 18
+
+
 def test_over_several_steps_it_is_read_alike(tmp_path):
     _, units = read(tmp_path, "imprint", batch=4, params={**SGD, "steps": 2})
     assert sum(u > 30 for u in units) >= len(units) / 4
