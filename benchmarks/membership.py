@@ -1,11 +1,11 @@
 """Who was trained on: each method's messages of all rounds, and its final model, by every attack.
 
-python benchmarks/membership.py RUNS [FILE] [--task digits|uci-har|cifar10] [--seeds 3]
-    [--rounds N] [--shadows 8] [--only METHOD,METHOD]
+python benchmarks/membership.py RUNS [results/membership] [--task digits|uci-har|cifar10]
+    [--seeds 3] [--rounds 20] [--shadows 4] [--only METHOD,METHOD]
 
 Each method as its task trains it, some of each client's own examples held out, and every message
-kept. Runs and attacks lie in RUNS and are made where they are not there yet. With a file the tables
-are also written there, with command and commit.
+kept. Runs and attacks lie in RUNS and are made where they are not there yet. The tables go into the
+folder that is given, after each seed, with command and commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from leakbench import Run, api
 from leakbench.base import UsageError, provenance
 from leakbench.record.policy import Policy
-from leakbench.statistics import intervals
+from leakbench.statistics.intervals import Estimate
 
 METRICS = {
     "membership_auc": ("Members told from others", "AUC; without any message one half"),
@@ -29,11 +29,11 @@ METRICS = {
 # Columns. LiRA and RMIA of the model that all received, and of each client's own.
 ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
     **{s: ("membership", {"signal": s}) for s in ("cosine", "loss", "span", "likelihood")},
-    **{t: ("shadow_membership", {"test": t}) for t in ("lira", "rmia")},
+    **{t: ("shadow_membership", {"test": t, "model": "global"}) for t in ("lira", "rmia")},
     "own rmia": ("shadow_membership", {"test": "rmia", "model": "client"}),
     **{s: ("shared_membership", {"signal": s}) for s in ("nearest", "tracing")},
 }
-COLUMNS = ("blind", *ATTACKS)
+CELLS = ("method", "clients_hold", "seeds", "attack", "metric", "value", "low", "high", "n")
 PROTOTYPES = ("fedgn", "fedcs", "fedaws", "fedhide", "feduv")  # whose clients have a class each
 OF_FLEA = (
     *("fedavg", "flea", "fedmix", "feddata", "fedbr", "ccvr", "fedgen", "fedprox", "feddecorr"),
@@ -55,7 +55,6 @@ class Split:
 class Case:
     """A task, as it is asked here."""
 
-    rounds: int
     splits: tuple[Split, ...]
     about: str
 
@@ -65,14 +64,12 @@ ALL = Split("all classes", (*OF_FLEA, *OTHERS), {"split": "iid", "held_out": 20}
 ACTIVITIES = {"split": "qua", "clients": 20, "mean_local_size": 60, "held_out": 15, "width": 16}
 SMALL = {"split": "iid", "model": "lenet", "clients": 10, "mean_local_size": 100, "held_out": 50}
 CASES = {
-    "digits": Case(30, (ONE, ALL), "`digits` with LeNet, ten clients"),
+    "digits": Case((ONE, ALL), "`digits` with LeNet, ten clients"),
     "uci-har": Case(
-        30,
         (Split("two activities", (*OF_FLEA, *OTHERS), ACTIVITIES),),
         "`uci-har`, 20 clients with two activities and about 60 windows each, HARNet of width 16",
     ),
     "cifar10": Case(
-        30,
         (Split("all classes", ("fedavg", "flea", "fedaa"), SMALL),),
         "`cifar10`, ten clients with 100 photographs of all classes each, LeNet",
     ),
@@ -81,55 +78,68 @@ CASES = {
 
 @dataclass
 class Line:
-    """What came of one method: of each metric and column a number for each seed."""
+    """What came of one method."""
 
     method: str
     split: str
-    told: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    shadows: int
+    runs: list[Run] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)  # column -> why it does not fit
-    utility: list[float] = field(default_factory=list)
 
-    def add(self, run: Run, shadows: int) -> None:
+    def add(self, run: Run) -> None:
         """Every attack on one run."""
-        with (run.path / "utility.csv").open(encoding="utf-8", newline="") as lines:
-            self.utility.append(float(list(csv.DictReader(lines))[-1]["value"]))
-        for column, (attack, params) in ATTACKS.items():
-            how = dict(params)
-            if attack == "shadow_membership":
-                how["shadows"] = shadows
+        self.runs.append(run)
+        for column in ATTACKS:
+            attack, params = self.asked(column)
             try:
-                rows = api.attack(run, attack, **how).rows
+                api.attack(run, attack, **params)
             except UsageError as why:
-                self.refused[column] = str(why)
-                continue
-            for one in rows:
-                cells = self.told.setdefault(one["metric"], {})
-                cells.setdefault(column, []).append(one["value"])
-                cells.setdefault("blind", []).append(one["floor"])
+                self.refused[column] = str(why).partition(f"{run.id}: ")[2] or str(why)
 
-    def cells(self, metric: str) -> list[str]:
-        """Of a table."""
-        told = self.told.get(metric, {})
-        found = [number(told.get(c, [])) for c in COLUMNS]
-        return [self.method, self.split, number(self.utility), *found]
+    def asked(self, column: str) -> tuple[str, dict[str, Any]]:
+        """The attack of a column, with its parameters."""
+        attack, params = ATTACKS[column]
+        many = {"shadows": self.shadows} if attack == "shadow_membership" else {}
+        return attack, {**params, **many}
 
-
-def number(values: Sequence[float]) -> str:
-    """The mean, and its interval over seeds."""
-    if not values:
-        return "-"
-    if len(values) < 2:
-        return f"{values[0]:.2f}"
-    names = [str(i) for i in range(len(values))]
-    found = intervals.estimate(values, names, share=False, unit="seed", low=0, high=1)
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    def found(self) -> list[dict[str, Any]]:
+        """Every number over all seeds, as a report has it: the interval knows of clients, too."""
+        (setting,) = api.tables(self.runs).settings
+        about = {"method": self.method, "clients_hold": self.split, "seeds": len(self.runs)}
+        end = next(u for u in setting.utility if u.statistic == "final")
+        out = [{**about, "attack": "", "metric": end.meaning.name, **spread(end.value)}]
+        for n in setting.numbers:
+            for column in ATTACKS:
+                attack, params = self.asked(column)
+                if n.attacker.name == attack and params.items() <= n.attacker.params.items():
+                    told = {"metric": n.meaning.name, **spread(n.value), "floor": n.floor.value}
+                    out.append({**about, "attack": column, **told})
+        return out
 
 
-def table(lines: Sequence[Line], metric: str) -> str:
-    """In Markdown."""
-    head = ["method", "clients hold", "utility", *COLUMNS]
-    rows = [head, ["---"] * len(head), *(one.cells(metric) for one in lines)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+def spread(of: Estimate) -> dict[str, Any]:
+    """A number with its interval."""
+    return {"value": of.value, "low": of.low, "high": of.high, "n": of.n}
+
+
+def table(rows: Sequence[Mapping[str, Any]], metric: str) -> str:
+    """In Markdown, a line for each method."""
+    told = {(r["method"], r["clients_hold"], r["attack"]): r for r in rows if r["metric"] == metric}
+    ends = {(r["method"], r["clients_hold"]): r for r in rows if not r["attack"]}
+    lines = [["method", "clients hold", "utility", "blind", *ATTACKS]]
+    lines.append(["---"] * len(lines[0]))
+    for (method, split), end in ends.items():
+        found = [told.get((method, split, column)) for column in ATTACKS]
+        floor = next((f"{float(r['floor']):.2f}" for r in found if r), "-")
+        cells = [cell(r) if r else "-" for r in found]
+        lines.append([method, split, f"{float(end['value']):.2f}", floor, *cells])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cell(row: Mapping[str, Any]) -> str:
+    """A number and its interval."""
+    value, low, high = (float(row[k]) for k in ("value", "low", "high"))
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def refusals(lines: Sequence[Line]) -> str:
@@ -142,19 +152,19 @@ def refusals(lines: Sequence[Line]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Make what is not there, and print the tables."""
+    """Make what is not there, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
-    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--task", choices=CASES, default="digits")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--shadows", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--shadows", type=int, default=4)
     parser.add_argument("--only", default="")
     given: Any = parser.parse_args(argv)
     case, only = CASES[given.task], [m for m in given.only.split(",") if m]
-    rounds = given.rounds or case.rounds
-    lines = [Line(m, s.name) for s in case.splits for m in s.methods if not only or m in only]
+    lines = [Line(m, s.name, given.shadows) for s in case.splits for m in s.methods]
+    lines = [one for one in lines if not only or one.method in only]
     dealt = {s.name: dict(s.params) for s in case.splits}
     for seed in range(given.seeds):
         for one in lines:
@@ -162,37 +172,44 @@ def main(argv: Sequence[str] | None = None) -> None:
                 one.method,
                 task=given.task,
                 task_params=dealt[one.split],
-                rounds=rounds,
+                rounds=given.rounds,
                 seed=seed,
                 out=given.runs,
                 device="cpu",
                 record=Policy(name="all", probes=0),  # type: ignore[arg-type]
             )
-            one.add(run, given.shadows)
-            print(seed, *one.cells("membership_auc"), flush=True)
-        if given.file:
-            given.file.write_text(page(given, case, rounds, lines, seed + 1), encoding="utf-8")
+            one.add(run)
+            print(table(one.found(), "membership_auc").splitlines()[-1], flush=True)
+        if given.out:
+            write(given, case, lines, seed + 1)
 
 
-def page(given: Any, case: Case, rounds: int, lines: Sequence[Line], seeds: int) -> str:
-    """Markdown: what was made, by what, and the tables."""
-    more = f" --task {given.task} --seeds {seeds} --rounds {rounds} --shadows {given.shadows}"
-    more += f" --only {given.only}" if given.only else ""
-    command = f"python benchmarks/membership.py RUNS {given.file}{more}"
+def write(given: Any, case: Case, lines: Sequence[Line], seeds: int) -> None:
+    """Every number in a CSV file, and a page of tables."""
+    rows = [row for one in lines for row in one.found()]
+    given.out.mkdir(parents=True, exist_ok=True)
+    with (given.out / f"{given.task}.csv").open("w", encoding="utf-8", newline="") as file:
+        sheet = csv.DictWriter(file, (*CELLS, "floor"), restval="", lineterminator="\n")
+        sheet.writeheader()
+        sheet.writerows(rows)
+    more = f" --task {given.task} --seeds {seeds} --rounds {given.rounds}"
+    more += f" --shadows {given.shadows}" + (f" --only {given.only}" if given.only else "")
     parts = [
         f"# Who was trained on: {given.task}",
-        f"`{command}`, commit {provenance.source()[0]}.",
-        f"{case.about}; {rounds} rounds, all of them recorded. Members of each client are ranked"
-        " among as many of its own examples that were held out of its training. Means over"
-        f" {seeds} seeds, with 95 % intervals over them. `lira` and `rmia` read the final model"
-        f" that all received, `own rmia` each client's own, beside {given.shadows} shadows;"
-        " `nearest` and `tracing` read what clients share of examples. - : does not fit.",
+        f"`python benchmarks/membership.py RUNS {given.out}{more}`, commit"
+        f" {provenance.source()[0]}.",
+        f"{case.about}; {given.rounds} rounds, all of them recorded. Members of each client are"
+        " ranked among as many of its own examples that were held out of its training. Over"
+        f" {seeds} seeds, with 95 % intervals, which know of clients, too. `lira` and `rmia` read"
+        f" the final model that all received, `own rmia` each client's own, beside {given.shadows}"
+        " shadows; `nearest` and `tracing` read what clients share of examples. - : does not fit.",
     ]
     for metric, (title, unit) in METRICS.items():
-        parts += [f"## {title}", f"{unit[0].upper()}{unit[1:]}.", table(lines, metric)]
+        parts += [f"## {title}", f"{unit[0].upper()}{unit[1:]}.", table(rows, metric)]
     if refused := refusals(lines):
         parts += ["## What does not fit", refused]
-    return "\n\n".join(parts) + "\n"
+    text = "\n\n".join(parts) + "\n"
+    (given.out / f"{given.task}.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -58,21 +58,22 @@ def thrown(seed: int) -> Iterator[None]:
 
 @contextmanager
 def held_out() -> Iterator[None]:
-    """Members of whom none was trained on: the second half of what was held out."""
+    """Members of whom none was trained on: they are drawn from what was held out, too."""
 
-    def own(data: TaskData, client: int, fit: Tensor, rng: Rng) -> list[int]:
+    def pairs(data: TaskData, own: Tensor, rng: Rng) -> Iterator[tuple[int, int, int]]:
         assert data.held_out is not None
-        rows: list[int] = data.held_out[client, EACH:].tolist()
-        return rows
+        for c, out in enumerate(data.held_out):
+            drawn = out[rng.permutation(f"null/{c}", len(out))].tolist()
+            yield from ((c, *two) for two in zip(drawn[:EACH], drawn[EACH : 2 * EACH], strict=True))
 
-    with mock.patch.object(candidates, "_own", own):
+    with mock.patch.object(candidates, "_held_out", pairs):
         yield
 
 
 def made(runs: Path, method: str, seed: int, *, null: bool) -> Run:
     """A run."""
     how: dict[str, Any] = {
-        "task_params": {**TASK, "held_out": EACH * (2 if null else 1), "mean_local_size": 45},
+        "task_params": {**TASK, "held_out": EACH * (8 if null else 1), "mean_local_size": 45},
         "rounds": ROUNDS,
         "seed": seed,
         "out": runs / ("null" if null else "by heart"),
@@ -125,9 +126,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"`{command}`, commit {provenance.source()[0]}.",
             f"`digits`, three clients, {EACH} members of each among as many others,"
             f" {ROUNDS} rounds of ten epochs of Adam. Null: who is called a member was held out,"
-            " too; of a sound interval of 95 % one seed in twenty may lie outside. By heart: the"
-            " labels were thrown (of `feddata`, which the last two attacks read: all is shared),"
-            " mean over three seeds.",
+            " too, and both are drawn anew in each seed; of a sound interval of 95 % one seed in"
+            " twenty may lie outside. By heart: the labels were thrown (of `feddata`, which the"
+            " last two attacks read: all is shared), mean over three seeds.",
             "\n".join(lines),
         ]
         given.file.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
