@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import membership_summary
+
 from leakbench.base import registry
 from leakbench.base.files import read_csv
 from leakbench.base.spec import canonical
@@ -46,6 +48,11 @@ MORE = (
     "repairs.md",
     "pooled-updates.md",
     "noised-images.md",
+    "active-server.md",
+    "curious-clients.md",
+    "epsilon-audit.md",
+    "membership-elsewhere.md",
+    "membership-null.md",
 )  # other results that say more of one attack, where they are there
 PAPERS = "prototype_leakage"
 # How the page calls who attacks, the papers' own first, and what is measured.
@@ -101,8 +108,8 @@ TAIL = """\
 * The papers' own scale. FedHide has ResNet-18 on CIFAR-100 over 100,000 rounds, and faces and
   voices of up to 8,631 people; here are digits for some hundred rounds, and two cores' worth of
   CIFAR-100. Whether a proxy is as easy to solve after 100,000 rounds is not known from this.
-* Active attackers: a server that changes a model or a bank, or leaves clients out. All attackers
-  here only read.
+* Active attackers in these tables: a server that changes a bank, or leaves clients out. What one
+  reads that plants models is in [active-server.md](../results/active-server.md).
 * What a recovered prototype tells of a person beyond whose it is, but for what
   `prototype_picture` says where it was run.
 * Clients with several classes, and clients that differ in how many images they have.
@@ -125,6 +132,7 @@ def page(results: Path) -> str:
     out = [HEAD, *summary(tables, elsewhere), *of_excerpts(results / "excerpts.csv")]
     for (name, scale), rows in tables.items():
         out += section(name, scale, rows, elsewhere)
+    out += membership_summary.summary(results / "membership")
     return "\n".join([*out, TAIL + missing(tables, results / "excerpts.csv") + more(results)])
 
 

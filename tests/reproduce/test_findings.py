@@ -20,8 +20,11 @@ def script():
     """benchmarks/findings.py."""
     spec = importlib.util.spec_from_file_location("findings_page", ROOT / "benchmarks/findings.py")
     module = importlib.util.module_from_spec(spec)
+    patch = pytest.MonkeyPatch()
+    patch.syspath_prepend(ROOT / "benchmarks")
     spec.loader.exec_module(module)
-    return module
+    yield module
+    patch.undo()
 
 
 def number(value, **more):
@@ -119,3 +122,27 @@ def test_every_method_of_the_two_papers_is_there():
         if c.defense == "fedmetric"
     }
     assert variants == {"pos", "proxy", "true"}
+
+
+MEMBERS = """method,clients_hold,seeds,attack,metric,value,low,high,n,floor
+fedavg,all classes,3,,utility,0.9,0.8,0.95,100,
+fedavg,all classes,3,cosine,membership_auc,0.6,0.4,0.8,30,0.5
+fedavg,all classes,3,likelihood,membership_auc,0.8,0.7,0.9,30,0.5
+fedavg,all classes,3,cosine,membership_tpr,0.3,0.2,0.4,30,0.01
+fedavg,all classes,3,likelihood,membership_tpr,0.1,0.0,0.2,30,0.01
+feduv,one class,3,,utility,0.7,0.6,0.8,100,
+feduv,one class,3,rmia,membership_auc,0.55,0.45,0.65,30,0.5
+feduv,one class,3,rmia,membership_tpr,0.01,0.0,0.02,30,0.01
+"""
+
+
+def test_of_members_each_method_has_its_strongest_attack(script, tmp_path):
+    (tmp_path / "membership").mkdir()
+    (tmp_path / "membership" / "digits.csv").write_text(MEMBERS, encoding="utf-8")
+    page = script.page(tmp_path)
+    line = (
+        "| fedavg | all classes | 0.90 | 0.80 [0.70, 0.90] | `likelihood` | updates of all rounds"
+    )
+    assert f"{line} | 0.30 [0.20, 0.40] (`cosine`) |" in page
+    assert "Of 2 cases 1 tell members beyond a blind guess: 1 by updates of all rounds." in page
+    assert "Not shown to: feduv (one class)." in page
