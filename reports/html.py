@@ -24,7 +24,7 @@ from reports._page.members import members
 from reports._page.missing import not_here
 from reports._page.numbers import numbers
 from reports._page.pictures import Gallery, gallery
-from reports._page.question import QuestionView, tasks_of, view
+from reports._page.question import QuestionView, by_listener, tasks_of, view
 from reports._page.recipes import recipes
 from reports._page.records import records
 from reports._page.rounds import rounds
@@ -84,11 +84,11 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
     import jinja2
 
     marks = shapes([s.family for s in data.settings])
-    views = [view(f"q{i}", question, data, marks) for i, question in enumerate(data.questions)]
+    views = [view(ident, question, data, marks) for ident, question in by_listener(data.questions)]
     final = [v for v in views if not v.early]
     drawn = chart_data({v.ident: v.scenes for v in views if v.scenes})
     moves = {"lists": {v.ident: v.moves for v in views if v.moves}}
-    ladders = [ladder(v.ident, v.question, marks) for v in sorted(final, key=_judged)]
+    ladders = [ladder(v.ident, v.question, marks) for v in _most_judged_first(final)]
     style, script = _joined("style", STYLES, "css"), _joined("script", SCRIPTS, "js")
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -159,9 +159,13 @@ def policy(style: str, script: str = "") -> str:
     return f"default-src 'none'; {data}; {allowed}base-uri 'none'; form-action 'none'"
 
 
-def _judged(view: QuestionView) -> tuple[bool, int]:
-    """Real messages before probes, and first what most settings were judged on."""
-    return view.question.probe, -sum(j.verdict.judged for j in view.question.judged)
+def _most_judged_first(views: Sequence[QuestionView]) -> list[QuestionView]:
+    """Real messages before probes; each listener's beside anyone's."""
+    place = {}
+    for v in views:
+        count = sum(j.verdict.judged for j in v.question.judged)
+        place.setdefault(v.asked, (v.question.probe, -count))
+    return sorted(views, key=lambda v: place[v.asked])
 
 
 def _metrics(data: ReportData) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ Code = Literal[
     # An attack that was not run, or a run that is not here.
     "not_run",  # params: it would fit with these; {} of an attack that was not run at all
     "none_run",  # none at all
+    "not_heard",  # to: of whom it was not asked
     "none_fits",  # none that fits
     "unfit",  # text: it does not fit what is sent
     "unknown_fit",  # text: which would fit cannot be told
@@ -54,7 +55,7 @@ Code = Literal[
     "seed_lacks",  # attack, seeds
     "incomplete",  # some, all: runs
     "few_attacked",  # some, all: seeds
-    "unread",  # kinds, by: "nobody", "clients", "paper" or "weak" attacks
+    "unread",  # kinds, by: "nobody", "clients", "one" of those asked, "paper" or "weak" attacks
     "chosen",  # count: of clients that somebody picked
     "few_rounds",  # kept, all: rounds of covered updates
     "few_updates",  # kept, all: rounds of whole updates, each of which says more

@@ -11,6 +11,7 @@ Facts = Mapping[str, Any]
 _UNREAD = {
     "nobody": "not attacked for this",
     "clients": "attacked by clients alone, who see less than the server",
+    "one": "attacked by one of them alone, who sees less",
     "paper": "attacked by the paper's own attack alone",
     "weak": "attacked by none that works where nothing is defended",
 }
@@ -118,6 +119,7 @@ _SAID: dict[str, Callable[[Facts], str]] = {
     "no_end": _no_end,
     "not_run": _not_run,
     "none_run": _plain("no attack was run: leakbench attack"),
+    "not_heard": _form("nobody asked it of {to}"),
     "none_fits": _plain("no attack that fits was run"),
     "unfit": _text,
     "unknown_fit": _form("which attacks would fit cannot be told here: {text}"),

@@ -16,6 +16,7 @@ from .judging import find_questions as find_questions
 from .leaders import leaks_least as leaks_least
 from .leaders import may_be as may_be
 from .leaders import most_often as most_often
+from .question import TO as TO
 from .question import Judged as Judged
 from .question import Question as Question
 from .question import Span as Span

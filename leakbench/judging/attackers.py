@@ -37,8 +37,10 @@ def real(judged: Judged) -> Number | None:
     best = judged.verdict.reached
     if best is None or best.attacker.paper:
         return None
-    rows = (*judged.evidence.attacks, *(r for r in (judged.evidence.cascade,) if r))
-    return next((r for r in rows if r.key == best.key), best)
+    evidence = judged.evidence
+    rows = (*evidence.attacks, *evidence.cascades, *(r for r in (evidence.cascade,) if r))
+    same = (r for r in rows if r.key == best.key and r.attacker.observer == best.attacker.observer)
+    return next(same, best)
 
 
 def kinds_present(question: Question) -> list[str]:

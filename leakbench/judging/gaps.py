@@ -8,6 +8,7 @@ from typing import Any
 
 from leakbench.base.meaning import Topic
 from leakbench.base.reason import Reason, reason
+from leakbench.results.listener import Listener, weaker
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 
@@ -40,20 +41,24 @@ def gaps(setting: Setting, attacks: Sequence[Number]) -> tuple[Reason, ...]:
     return tuple(dict.fromkeys(out))
 
 
-def unread(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[Reason, ...]:
-    """What the server receives that may tell the same, and that nobody looked into well.
+def unread(
+    topic: Topic, setting: Setting, attacks: Sequence[Number], listener: Listener | None = None
+) -> tuple[Reason, ...]:
+    """What a listener receives that may tell the same, and that nobody looked into well.
+
+    Of anyone (None) the server is asked, to whom all goes.
 
     A prototype is in a proxy, and in the update that was made with it: who reads one of the two in
     vain says nothing of the other, and neither does an attack that would not acquit by itself.
     """
     if not attacks or not topic.contents:
         return ()
-    there = sorted(setting.received & {*topic.kinds})
-    able = {kind for n in attacks if _acquits(n) for kind in n.attacker.reads}
+    there = sorted(_reaching(setting, listener) & {*topic.kinds})
+    able = {kind for n in attacks if _acquits(n, listener) for kind in n.attacker.reads}
     out: dict[str, list[str]] = defaultdict(list)
     for kind in there:
         on = [n for n in attacks if kind in n.attacker.reads]
-        if why := "" if kind in able else _why(on, alone=not able):
+        if why := "" if kind in able else _why(on, listener, alone=not able):
             out[why].append(kind)
     return tuple(reason("unread", kinds=kinds, by=why) for why, kinds in out.items())
 
@@ -72,7 +77,9 @@ def picked(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
     return (reason("chosen", count=len(named)),)
 
 
-def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[Reason, ...]:
+def unheard(
+    topic: Topic, setting: Setting, attacks: Sequence[Number], listener: Listener | None = None
+) -> tuple[Reason, ...]:
     """Said where nobody heard out what the messages of all rounds come to.
 
     They are noised or summed, and too few rounds of updates were kept, or no attack that may acquit
@@ -82,7 +89,7 @@ def unheard(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[
     if not topic.contents:
         return ()
     kinds = {*topic.kinds} | ({"update"} if "sum" in topic.kinds else set())
-    able = [n.attacker for n in attacks if n.attacker.pools and _acquits(n)]
+    able = [n.attacker for n in attacks if n.attacker.pools and _acquits(n, listener)]
     added = {kind for a in able for kind in a.reads}
     out: list[Reason] = []
     for run in setting.runs:
@@ -123,18 +130,31 @@ def _covered(run: Mapping[str, Any]) -> set[str]:
     return out
 
 
-def _acquits(n: Number) -> bool:
+def _reaching(setting: Setting, listener: Listener | None) -> set[str]:
+    """The kinds that may tell this listener something of what clients hold."""
+    if listener in (None, "server", "server+"):
+        return {*setting.received}
+    sent = [m for r in setting.every for m in r.meta.get("sent", ())]
+    if listener == "aggregator":
+        return {str(m["kind"]) for m in sent if m["receiver"] == "aggregator"}
+    if listener == "outsider":
+        return set()
+    handed = {str(m["kind"]) for m in sent if m["sender"] == "server"}
+    # Two models tell what was added to the first.
+    return handed | ({"update"} if "model" in handed else set())
+
+
+def _acquits(n: Number, listener: Listener | None) -> bool:
     """May it acquit of what it reads, if it finds nothing?"""
-    return not (n.attacker.paper or _client(n) or n.weak) and n.able
+    return not (n.attacker.paper or _less(n, listener) or n.weak) and n.able
 
 
-def _client(n: Number) -> bool:
-    """Does a client attack, who does not see what the server does?"""
-    who = n.attacker.observer
-    return bool(who) and all(o.startswith(("client/", "clients/")) for o in who)
+def _less(n: Number, listener: Listener | None) -> bool:
+    """Was it somebody who does not see what the listener does, or, of anyone, the server?"""
+    return weaker(n.attacker.listener, listener or "server")
 
 
-def _why(on: Sequence[Number], *, alone: bool) -> str:
+def _why(on: Sequence[Number], listener: Listener | None, *, alone: bool) -> str:
     """By whom alone a kind was looked into, in ``on``, where that says little of it.
 
     ``alone``: no other kind was looked into. Then the verdict says by itself that the paper's own
@@ -143,8 +163,8 @@ def _why(on: Sequence[Number], *, alone: bool) -> str:
     if not on:
         return "nobody"
     real = [n for n in on if not n.attacker.paper]
-    if real and all(map(_client, real)):
-        return "clients"
+    if real and all(_less(n, listener) for n in real):
+        return "clients" if listener is None else "one"
     if alone:
         return ""
     if not real:

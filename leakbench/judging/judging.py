@@ -13,8 +13,10 @@ from leakbench.judging.attackers import kinds_present
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.fronts import Axes, front
 from leakbench.judging.gaps import broken, gaps, picked, unheard, unread
-from leakbench.judging.question import Judged, Question
+from leakbench.judging.question import TO, Judged, Question
 from leakbench.judging.verdict import judge_evidence
+from leakbench.results import cascade
+from leakbench.results.listener import Listener
 from leakbench.results.number import ANY, CASCADE, Missing, Number, when
 from leakbench.results.settings import Setting
 
@@ -49,14 +51,20 @@ def find_questions(settings: Sequence[Setting], missing: Sequence[Missing]) -> l
         )
         mine = [s for s in settings if s.task == task]
         ranked = sorted(metrics.values(), key=lambda m: m.rank)
-        judged = tuple(_judged(empty, ranked, s, reasons.of(s, empty)) for s in mine)
-        questions.append(empty.model_copy(update={"judged": judged}))
+        case = _Case(empty, tuple(ranked), reasons)
+        heard = tuple(q for one in case.listeners(mine) if (q := case.asked(mine, one)).judged)
+        questions.append(case.asked(mine).model_copy(update={"heard": heard}))
     most: dict[str, int] = defaultdict(int)
     for q in questions:
         if q.stage == "final":
             most[q.task] = max(most[q.task], _count(q))
     questions.sort(key=lambda q: (-most[q.task], q.task, *_place(q)))
-    return [q.model_copy(update={"fronts": _fronts(q)}) for q in questions]
+    return [_with_fronts(q) for q in questions]
+
+
+def _with_fronts(question: Question) -> Question:
+    heard = tuple(map(_with_fronts, question.heard))
+    return question.model_copy(update={"fronts": _fronts(question), "heard": heard})
 
 
 def _fronts(question: Question) -> dict[str, list[str]]:
@@ -124,12 +132,52 @@ class _Reasons:
         return _Why(tuple(distinct), tuple(unmeasured), tuple(gone))
 
 
+@dataclass(frozen=True)
+class _Case:
+    """A question that is asked of anyone, and of each who listened.
+
+    ``ranked``: the topic's metrics, the question's own first.
+    """
+
+    empty: Question
+    ranked: tuple[Meaning, ...]
+    reasons: _Reasons
+
+    def listeners(self, settings: Iterable[Setting]) -> list[Listener]:
+        """The kinds of those who attacked, where there are several; of the end of training."""
+        if self.empty.stage != "final":
+            return []
+        at, names = (self.empty.probe, self.empty.stage), {m.name for m in self.ranked}
+        rows = [n for s in settings for n in s.numbers if n.metric in names and n.asked[1:] == at]
+        found = cascade.listeners(n for n in rows if not n.attacker.made)
+        return found if len(found) > 1 else []
+
+    def asked(self, settings: Iterable[Setting], listener: Listener | None = None) -> Question:
+        """Every setting with its verdict, by what this kind of listener found.
+
+        No server is both one that keeps to the protocol and one that does not.
+        """
+        server = listener in ("server", "server+")
+        mine = [s for s in settings if not server or s.active == (listener == "server+")]
+        question = self.empty.model_copy(update={"listener": listener})
+        nobody = _Why((reason("not_heard", to=TO[listener]),)) if listener else None
+        judged = []
+        for s in mine:
+            why = nobody or self.reasons.of(s, question)
+            judged.append(_judged(question, self.ranked, s, why))
+        return question.model_copy(update={"judged": tuple(judged)})
+
+
 def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why: _Why) -> Judged:
     """One setting on one question; ``ranked``: the topic's metrics, the question's own first.
 
     Where an attack did not measure the question's own, the next that it has takes its place.
     """
     asked = {m.name: _asked(setting, (m.name, question.probe, question.stage)) for m in ranked}
+    everyone = [n for found in asked.values() for n in found if not n.attacker.made]
+    listener = question.listener
+    if listener:
+        asked = {name: _heard(setting, found, listener) for name, found in asked.items()}
     meaning = next((m for m in ranked if asked[m.name]), question.meaning)
     at = (meaning.name, question.probe, question.stage)
     numbers = asked.pop(meaning.name)
@@ -137,12 +185,17 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
     special = {n.attacker.name: n for n in numbers if n.attacker.made}
     public = _asked(setting, (meaning.public, *at[1:]))
     own = [n for n in numbers if not n.attacker.made]
+    together = [n for n in setting.heard if n.asked == at and n.attacker.name == CASCADE]
+    among = [n for n in everyone if n.asked == at] if together else []
     state = UNDONE.get(setting.state, "")
     evidence = Evidence(
         meaning=meaning,
         hides=not setting.reference,
         attacks=tuple(own),
         cascade=special.get(CASCADE),
+        listener=listener,
+        among=tuple(among),
+        cascades=() if listener else tuple(together),
         any_attack=special.get(ANY),
         seeds=len(setting.seeds),
         dead_seeds=setting.dead_seeds,
@@ -160,9 +213,9 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
         reads=tuple(sorted({kind for n in own for kind in n.attacker.reads})),
         gaps=(
             *gaps(setting, own),
-            *unread(question.topic, setting, own),
+            *unread(question.topic, setting, own, listener),
             *picked(question.topic, setting),
-            *unheard(question.topic, setting, own),
+            *unheard(question.topic, setting, own, listener),
             *why.gone,
             *broken(setting),
         ),
@@ -201,6 +254,16 @@ def _present(setting: Setting) -> int | None:
         return None
     share = setting.configuration.params.get("fraction", 1.0)
     return max(1, round(share * int(setting.one.meta["facts"]["clients"])))
+
+
+def _heard(setting: Setting, asked: Sequence[Number], listener: Listener) -> list[Number]:
+    """What one kind of listener found; ``asked``: what all of them did, in one metric."""
+    single = [n for n in asked if not n.attacker.made]
+    own = cascade.heard_by(listener, single)
+    if len(own) == len(single):
+        return [*asked] if own else []
+    at = {n.asked for n in single}
+    return [*own, *(n for n in setting.heard if n.heard_by == listener and n.asked in at)]
 
 
 def _asked(setting: Setting, question: tuple[str, bool, str]) -> list[Number]:

@@ -10,9 +10,18 @@ from leakbench.base.meaning import Topic
 from leakbench.base.part import Part
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.verdict import Verdict
+from leakbench.results.listener import Listener
 from leakbench.results.number import ByName
 from leakbench.results.settings import Setting
 
+TO: dict[Listener, str] = {
+    "server+": "an active server",
+    "aggregator": "the aggregator",
+    "server": "the server",
+    "coalition": "several clients",
+    "client": "one client",
+    "outsider": "an outsider",
+}
 WHEN = {
     "untrained": "before training",
     "early": "early in training",
@@ -66,9 +75,10 @@ class Judged(Part):
 class Question(Part):
     """One task, one topic, judged by one metric.
 
-    Probes and stages of training before the end are questions of their own. ``fronts``: attacker ->
-    ids of the settings on its best trade-off. ``headline`` and ``lede`` are added by
-    ``leakbench.words``.
+    Probes and stages of training before the end are questions of their own. ``listener``: of whose
+    attacks alone it is told; None: of anyone's. ``heard``: the same question by each kind of
+    listener, where several attacked. ``fronts``: attacker -> ids of the settings on its best
+    trade-off. ``headline`` and ``lede`` are added by ``leakbench.words``.
     """
 
     task: str
@@ -76,6 +86,8 @@ class Question(Part):
     meaning: ByName = Field(serialization_alias="metric")
     probe: bool
     stage: str
+    listener: Listener | None = None
+    heard: tuple[Question, ...] = ()
     judged: tuple[Judged, ...] = ()
     headline: tuple[Span, ...] = ()
     lede: tuple[Span, ...] = ()
@@ -89,6 +101,7 @@ class Question(Part):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def label(self) -> str:
-        """What sets it apart from the task's other questions: "images, on probes"."""
+        """What sets it apart from the task's other questions: "images, on probes, to a client"."""
         early = "" if self.stage == "final" else f", {WHEN.get(self.stage, self.stage)}"
-        return self.topic.name + (", on probes" if self.probe else "") + early
+        to = f", to {TO[self.listener]}" if self.listener else ""
+        return self.topic.name + (", on probes" if self.probe else "") + early + to

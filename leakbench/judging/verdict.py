@@ -24,7 +24,8 @@ bound (``any_attack``), and only where the attack had the power to find somethin
     9     cannot tell        none of these; before rule 4: too few clusters of units to show that
                              even a perfect attack works
 
-``reached`` is the cascade or the best single attack above the rung ``paper``, whichever is higher.
+``reached`` is the cascade or the best single attack above the rung ``paper``, whichever is higher:
+where several listened, of whichever of them accuses most.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from leakbench.base.part import Part
 from leakbench.judging.acquittal import Doubt, doubts
 from leakbench.judging.evidence import Evidence
 from leakbench.results import paired
+from leakbench.results.listener import LISTENERS
 from leakbench.results.number import Number
 from leakbench.statistics.multiplicity import TAIL, bonferroni
 
@@ -104,10 +106,10 @@ def judge_evidence(evidence: Evidence) -> Verdict:
     paper = _most(a for a in evidence.attacks if a.attacker.paper)
     # The first wins a tie, so that one attack alone does not take the place of the worst case.
     worst = max((*_one(evidence.any_attack), *(counting or rows)), key=_leak)
-    # No attack above the rung paper counts: the paper's own stands in.
-    reached = _best(evidence, counting) or _most(a for a in counting if a.attacker.paper)
+    among = [a for a in evidence.among or counting if not (a.attacker.paper or a.weak)]
+    reached = _best(evidence, counting, among)
     copied = _copied(counting) or _copied(evidence.beside)
-    above = copied is not None or (reached is not None and _beyond(reached, counting))
+    above = copied is not None or (reached is not None and _beyond(reached, among))
 
     def found(
         rule: int, word: Word, binding: Number | None = None, lacks: tuple[Doubt, ...] = ()
@@ -127,7 +129,7 @@ def judge_evidence(evidence: Evidence) -> Verdict:
 
     if evidence.seeds and evidence.dead_seeds >= evidence.seeds:
         return found(3, "dead run")
-    if copied and 2 * _as_good(copied) >= max(copied.tried, copied.value.n):
+    if copied and _half_good(copied):
         return found(5, "leaks")
     if reached is None and copied:
         return found(8, "leaks in part")
@@ -164,7 +166,12 @@ def _one(number: Number | None) -> tuple[Number, ...]:
 def _copied(numbers: Iterable[Number]) -> Number | None:
     """Where most units are as good as the original, and not by the paper's own attack."""
     real = [n for n in numbers if not n.attacker.paper and _as_good(n)]
-    return max(real, key=_as_good, default=None)
+    return max(real, key=lambda n: (_half_good(n), _as_good(n)), default=None)
+
+
+def _half_good(n: Number) -> bool:
+    """Are half of its units as good as the original?"""
+    return 2 * _as_good(n) >= max(n.tried, n.value.n)
 
 
 def _leak(n: Number) -> float:
@@ -179,27 +186,52 @@ def _most(numbers: Iterable[Number]) -> Number | None:
     return max(numbers, key=_leak, default=None)
 
 
-def _beyond(reached: Number, counting: Sequence[Number]) -> bool:
+def _beyond(reached: Number, among: Sequence[Number]) -> bool:
     """Is its low beyond the blind guess: by the intervals, or over the same units?
 
-    The best of several single attacks pays for having been picked, as in ``bonferroni``.
+    The best of several pays for having been picked, as in ``bonferroni``.
     """
     if reached.low > reached.blind_high:
         return True
-    several = 1 if reached.attacker.made else max(sum(not a.attacker.paper for a in counting), 1)
-    return paired.lower(reached.parts, "attack", TAIL / several) > 0
+    return paired.lower(reached.parts, "attack", TAIL / _choices(reached, among)) > 0
 
 
-def _best(evidence: Evidence, counting: Sequence[Number]) -> Number | None:
-    """The cascade or the best single attack above ``paper``, or None if neither counts.
+def _choices(n: Number, among: Sequence[Number]) -> int:
+    """Of how many it was picked: single attacks, or the cascades of who listened.
 
-    Its interval is corrected for the choice.
+    What weaker listeners tried costs the strongest nothing, or else its finding would look smaller
+    for a client's that found little. ``among``: single attacks above the paper's own that count.
     """
-    single = [a for a in counting if not a.attacker.paper]
-    numbers = []
-    for a in single:
-        own = bonferroni(a.value, len(single))
-        numbers.append(a.model_copy(update={"value": own}))
-    if evidence.cascade and not evidence.cascade.weak:
-        numbers.insert(0, evidence.cascade)  # first: it wins a tie
-    return max(numbers, key=lambda n: (n.low, n.leak), default=None)
+    kinds = [a.attacker.listener for a in among]
+    first = min(kinds, key=LISTENERS.index, default=None)
+    alone = n.attacker.listener == first
+    own = [a for a in among if a.attacker.listener == first] if alone else among
+    # The server is one, whatever it sends.
+    who = {tuple(name.removesuffix("+") for name in a.attacker.observer) for a in own}
+    return max(len(who) if n.attacker.made else len(own), 1)
+
+
+def _best(
+    evidence: Evidence, counting: Sequence[Number], among: Sequence[Number]
+) -> Number | None:
+    """The cascade or the best single attack above ``paper``, or None if nothing counts.
+
+    Its interval is corrected for the choice, alike where one listener is asked and where all are:
+    what accuses in the one accuses in the other. A paper's own attack stands in for whoever has no
+    other that counts, or else who found little elsewhere would speak for it.
+    """
+    real = [a for a in counting if not a.attacker.paper]
+    cascades = evidence.cascades or tuple(n for n in (evidence.cascade,) if n)
+    # The cascade first: it wins a tie.
+    numbers = [_corrected(n, among) for n in (*cascades, *real) if not n.weak]
+    heard = {a.attacker.listener for a in real}
+    numbers += [a for a in counting if a.attacker.paper and a.attacker.listener not in heard]
+
+    def accuses(n: Number) -> tuple[bool, bool, bool, float, float]:
+        return n.low >= n.half, not n.attacker.paper, _beyond(n, among), n.low, n.leak
+
+    return max(numbers, key=accuses, default=None)
+
+
+def _corrected(n: Number, among: Sequence[Number]) -> Number:
+    return n.model_copy(update={"value": bonferroni(n.value, _choices(n, among))})

@@ -3,24 +3,42 @@
 What an attacker really reaches (cascade), and a bound on what any of them could (any_attack). Both
 are made from units.csv whenever they are shown, and never stored. Attacks whose control failed do
 not enter, unless they are beyond the blind guess all the same: they have shown what they can do.
+
+A cascade is of one attacker: who listens elsewhere hears something else and picks among its own. Of
+several that listened the one that reaches most stands, so that a client that finds little never
+takes the place of the server that finds much.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
+from typing import TypeVar
 
 from leakbench.base.reason import Reason, reason
 from leakbench.record.columns import STAGES
 from leakbench.results import paired
-from leakbench.results.number import ANY, CASCADE, MADE, Attacker, Environment, Measured, Unit, when
+from leakbench.results.listener import LISTENERS, Listener
+from leakbench.results.number import (
+    ANY,
+    CASCADE,
+    MADE,
+    Attacker,
+    Environment,
+    Measured,
+    PooledNumber,
+    Unit,
+    when,
+)
 from leakbench.results.units import ROLES, pooled_estimates
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import NoInterval
 
 Question = tuple[str, bool, str]  # metric, probe, stage asked about
 Guesses = Sequence[tuple[Measured, Unit]]
+Row = TypeVar("Row", Measured, PooledNumber)
 
 
 def questions(numbers: Sequence[Measured]) -> dict[Question, list[Measured]]:
@@ -48,6 +66,30 @@ def why_none(kind: str, numbers: Sequence[Measured]) -> Reason:
     if kind == CASCADE and all(m.attacker.rung == "paper" for m in numbers):
         return reason("only_paper")
     return reason("all_weak")
+
+
+def listeners(rows: Iterable[Measured | PooledNumber]) -> list[Listener]:
+    """Who attacked, by their kinds; ``rows``: of single attacks."""
+    there = {row.attacker.listener for row in rows}
+    return [one for one in LISTENERS if one in there]
+
+
+def heard_by(listener: Listener, rows: Sequence[Row]) -> list[Row]:
+    """What attackers of one kind found; of several clients also what one of them found alone."""
+    kinds = ("coalition", "client") if listener == "coalition" else (listener,)
+    return [row for row in rows if row.attacker.listener in kinds]
+
+
+def parties(kind: str, parts: Sequence[Measured]) -> list[list[Measured]]:
+    """``parts`` by who may join them: of a cascade each observer its own, of the bound the truth.
+
+    The server is one, whether or not it chose what it sent.
+    """
+    out: dict[object, list[Measured]] = defaultdict(list)
+    for m in sorted(parts, key=lambda m: LISTENERS.index(m.attacker.listener)):
+        who = tuple(name.removesuffix("+") for name in m.attacker.observer)
+        out[who if kind == CASCADE else ANY].append(m)
+    return [sorted(own, key=_turn) for own in out.values()]
 
 
 def combine(kind: str, parts: Sequence[Measured], stage: str | None = None) -> Measured:
@@ -103,12 +145,20 @@ def cascade_of_run(numbers: Sequence[Measured]) -> list[Measured]:
     out = []
     for asked in questions(numbers).values():
         for kind in MADE:
-            parts = entering(kind, asked, weak)
-            try:
-                out += [combine(kind, parts)] if parts else []
-            except NoInterval:  # one unit of a metric without ends
-                continue
+            found = []
+            for own in parties(kind, entering(kind, asked, weak)):
+                with suppress(NoInterval):  # one unit of a metric without ends
+                    found.append(combine(kind, own))
+            out += [most_leaking(found)] if found else []
     return out
+
+
+def most_leaking(found: Sequence[Measured]) -> Measured:
+    """Of one question the first of those whose value is worst."""
+    best = found[0]
+    for m in found[1:]:
+        best = m if m.meaning.worse(m.value.value, best.value.value) else best
+    return best
 
 
 def _attacker(kind: str, parts: Sequence[Measured]) -> Attacker:
@@ -118,6 +168,7 @@ def _attacker(kind: str, parts: Sequence[Measured]) -> Attacker:
         rung=max((m.attacker for m in parts), key=lambda a: a.strength).rung,
         observer=distinct(o for m in parts for o in m.attacker.observer),
         knowledge=distinct(k for m in parts for k in m.attacker.knowledge),
+        active=any(m.attacker.active for m in parts),
     )
 
 

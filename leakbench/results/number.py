@@ -20,6 +20,7 @@ from leakbench.base.reason import Reason, Why
 from leakbench.base.spec import canonical
 from leakbench.record.columns import RUNGS
 from leakbench.record.folders import Run
+from leakbench.results.listener import Listener, listener_of
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate
 
@@ -78,6 +79,7 @@ class Attacker(Part):
     reads: tuple[str, ...] = Field((), exclude=True)  # the kinds of clients' messages it attacks
     pools: bool = Field(False, exclude=True)  # does it add up all rounds?
     conditions: tuple[str, ...] = Field((), exclude=True)  # how it was made, in a few words each
+    active: bool = Field(False, exclude=True)  # did the server choose what it sent?
 
     @property
     def made(self) -> bool:
@@ -88,6 +90,11 @@ class Attacker(Part):
     def paper(self) -> bool:
         """Is it what the method's own paper measures?"""
         return self.rung == "paper" and not self.made
+
+    @property
+    def listener(self) -> Listener:
+        """Who it is; of what several made the strongest."""
+        return listener_of(self.observer, active=self.active)
 
     @property
     def strength(self) -> int:
@@ -295,6 +302,7 @@ class Number(PooledNumber):
     claim: Claim | None = None
     command: str = ""  # what makes it again
     utility: Utility = Field(exclude=True)
+    heard_by: Listener | None = Field(None, exclude=True)  # of what was made of its attacks alone
     power: Power | None = Field(None, exclude=True)  # None where it was read from a table
     # Of a number made of several attacks: which of them lacks which seeds.
     uneven: tuple[Reason, ...] = Field((), exclude=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from leakbench.record.attack_code import differ
 from leakbench.record.columns import STAGES
 from leakbench.results import cascade, claims, paired
 from leakbench.results.lacking import Lack
+from leakbench.results.listener import Listener
 from leakbench.results.number import ANY, MADE, Claim, Evaluated, Measured, Number, Power, Utility
 from leakbench.results.settings import Setting
 from leakbench.results.units import pooled_estimates
@@ -32,12 +34,14 @@ class Pooling:
     evaluated: Sequence[Evaluated]  # its complete runs
     final: Utility
 
-    def numbers(self, measured: Sequence[Measured]) -> tuple[list[Number], list[Lack]]:
-        """Every number, `on_front` still to be decided, and what is missing.
+    def numbers(self, measured: Sequence[Measured]) -> tuple[list[Number], list[Number], list[Lack]]:
+        """Every number, `on_front` still to be decided, those of each listener, what is missing.
 
-        ``measured``: all numbers of all attacks on the runs.
+        ``measured``: all numbers of all attacks on the runs. Of each listener are, where there are
+        several, its own `cascade` and `any_attack`.
         """
         out: list[Number] = []
+        heard: list[Number] = []
         missing: list[Lack] = []
         weak = set()
         for key, seeds in _by_key(measured).items():
@@ -67,12 +71,42 @@ class Pooling:
                     missing.append((kind, metric, _at(probe, in_words(str(error)), stage)))
                     continue
                 out.append(joined.model_copy(update={"uneven": lacking}))
+            there = cascade.listeners(asked)
+            for listener in there if len(there) > 1 else ():
+                heard += self._made(listener, cascade.heard_by(listener, asked), weak)
         for (kind, metric, probe, why), stages in none.items():
             missing.append((kind, metric, _at(probe, why, *stages)))
-        return out, missing
+        return out, heard, missing
+
+    def _made(
+        self, listener: Listener, asked: Sequence[Measured], weak: set[tuple[Any, ...]]
+    ) -> Iterator[Number]:
+        """`cascade` and `any_attack` of one kind of listener; why one lacks is said of all."""
+        for kind in MADE:
+            parts = cascade.entering(kind, asked, lambda m: m.key in weak)
+            with suppress(NoInterval):
+                for n in [self._joined(kind, parts)] if parts else []:
+                    known = {"uneven": _lacking(asked, parts), "heard_by": listener}
+                    yield n.model_copy(update=known)
 
     def _joined(self, kind: str, parts: Sequence[Measured]) -> Number:
-        """Many attacks as one, of each seed what ran there.
+        """Many attacks as one: of who may join them whoever reaches most.
+
+        Raises:
+            NoInterval: none of them has one.
+        """
+        found: list[Number] = []
+        for own in cascade.parties(kind, parts):
+            try:
+                found.append(self._of_one(kind, own))
+            except NoInterval as error:
+                why = error
+        if not found:
+            raise why
+        return max(found, key=lambda n: n.leak)
+
+    def _of_one(self, kind: str, parts: Sequence[Measured]) -> Number:
+        """The attacks of one attacker as one, of each seed what ran there.
 
         Where attacks are of unlike seeds or units, one alone may be worse than their mixture: the
         worst case is then that one.

@@ -57,6 +57,8 @@ class Setting(Part):
     measured: tuple[Measured, ...] = Field((), exclude=True)
     results: tuple[Measured, ...] = Field((), exclude=True)
     numbers: tuple[Number, ...] = ()  # pooled over the seeds
+    # Where several kinds of listener attacked, `cascade` and `any_attack` of each of them.
+    heard: tuple[Number, ...] = Field((), exclude=True)
     utility: tuple[Utility, ...] = ()  # by statistic, the final one first
     # Of the standard ensemble what fits and was not made in full; None where that cannot be told.
     lacks: tuple[Unmade, ...] | None = None
@@ -138,6 +140,11 @@ class Setting(Part):
         sent = [m for r in self.every for m in r.meta.get("sent", ())]
         reach = [m for m in sent if m.get("sender") != "server" and m.get("receiver") == "server"]
         return frozenset(str(m["kind"]) for m in reach)
+
+    @property
+    def active(self) -> bool:
+        """Did the server choose what it sent?"""
+        return any(m.get("changed") for r in self.every for m in r.meta.get("sent", ()))
 
     @property
     def secrets(self) -> frozenset[str] | None:

@@ -186,7 +186,7 @@ def _read(setting: Setting, lacking: Lacking) -> Setting:
     for metric, why in lack:
         lacking.add(setting, "", metric, why)
     known = [u.model_copy(update={"claim": claim(setting, u.meaning.name)}) for u in gained]
-    numbers, none = Pooling(setting, evaluated, known[0]).numbers(measured)
+    numbers, heard, none = Pooling(setting, evaluated, known[0]).numbers(measured)
     for attack, metric, why in none:
         lacking.add(setting, attack, metric, why)
     private = (privacy_of_run(e.run, setting.configuration) for e in evaluated)
@@ -197,7 +197,8 @@ def _read(setting: Setting, lacking: Lacking) -> Setting:
         "privacy": tuple(p for p in private if p),
         "roc": rocs(setting.runs, measured),
     }
-    return setting.model_copy(update={**read, "numbers": tuple(numbers), "utility": tuple(known)})
+    found = {"numbers": tuple(numbers), "heard": tuple(heard), "utility": tuple(known)}
+    return setting.model_copy(update=read | found)
 
 
 def _marked(setting: Setting, marked: Iterator[Number]) -> Setting:

@@ -188,6 +188,7 @@ def _measured(
             reads=tuple(folder.meta.get("reads") or folder.meta["threat"].get("kinds", ())[:1]),
             pools=folder.meta.get("pools", False),
             conditions=tuple(one_line(v) for v in folder.meta.get("conditions", {}).values()),
+            active=any(line.get("changed") for line in run.meta.get("sent", ())),
         ),
         meaning=meaning,
         stage=row["stage"],

@@ -36,18 +36,26 @@ def span(text: str, tone: str = "") -> Span:
 
 def with_words(questions: Iterable[Question]) -> tuple[Question, ...]:
     """With their first sentences, each verdict's, and what other questions say of a setting."""
-    every = []
-    for q in questions:
-        judged = [j.model_copy(update={"sentence": sentence(*j.basis)}) for j in q.judged]
-        every.append(q.model_copy(update={"judged": tuple(judged)}))
+    every = [_judged_in_words(q) for q in questions]
     out = []
     for q in every:
-        first = {"headline": headline(q), "lede": lede(q)}
-        judged = [
-            j.model_copy(update={"also": tuple(other_questions(q, every, j))}) for j in q.judged
-        ]
-        out.append(q.model_copy(update={**first, "judged": tuple(judged)}))
+        heard = tuple(_first_words(_judged_in_words(h), every) for h in q.heard)
+        out.append(_first_words(q, every).model_copy(update={"heard": heard}))
     return tuple(out)
+
+
+def _judged_in_words(question: Question) -> Question:
+    judged = [j.model_copy(update={"sentence": sentence(*j.basis)}) for j in question.judged]
+    return question.model_copy(update={"judged": tuple(judged)})
+
+
+def _first_words(question: Question, every: Sequence[Question]) -> Question:
+    first = {"headline": headline(question), "lede": lede(question)}
+    judged = []
+    for j in question.judged:
+        also = tuple(other_questions(question, every, j))
+        judged.append(j.model_copy(update={"also": also}))
+    return question.model_copy(update={**first, "judged": tuple(judged)})
 
 
 def unattacked(settings: Sequence[Setting]) -> tuple[Span, ...]:

@@ -18,6 +18,7 @@ from reports._chart.points import icon
 from reports._chart.scale import AxisScale
 from reports._chart.svg import tag
 from reports._chart.track import Dot, percent, scale, track
+from reports._page.question import asked_of
 from reports._words import reach
 
 SHOWN = 12
@@ -55,6 +56,11 @@ class Ladder:
     more: str
     gone: str  # who is not here, and why
     keys: tuple[tuple[str, str], ...]
+
+    @property
+    def asked(self) -> str:
+        """The place of the same question to anyone."""
+        return asked_of(self.ident)
 
 
 @dataclass(frozen=True)

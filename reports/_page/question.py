@@ -5,13 +5,13 @@ It is tables of words; nothing is computed in the template.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
-from leakbench.judging import WORST, Question
+from leakbench.judging import TO, WORST, Question
 from leakbench.reporting import ReportData
 from leakbench.words import AttackerKind, counts, present
 from reports._chart.chart import chart
@@ -21,6 +21,8 @@ from reports._chart.scene import Scene, scene
 from reports._page.attackers import list_moves
 from reports._page.list import Group, groups
 from reports._words import about
+
+APART = "-"  # between a question's place and the listener's
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,17 @@ class QuestionView:
     moves: Mapping[str, Any]  # attacker -> what the list then shows
 
     @property
+    def asked(self) -> str:
+        """The place of the same question to anyone."""
+        return asked_of(self.ident)
+
+    @property
+    def listeners(self) -> list[tuple[str, str]]:
+        """(place, who it is), beginning with anyone; none where one alone attacked."""
+        heard = [(_at(self.ident, i), TO[h.listener]) for i, h in _heard(self.question)]
+        return [(self.ident, "anyone"), *heard] if heard else []
+
+    @property
     def early(self) -> bool:
         """Whether it asks about a time before the end of training."""
         return self.question.stage != "final"
@@ -50,6 +63,26 @@ class QuestionView:
     def crowded(self) -> bool:
         """Whether some attacker leaves a corner that is worth a closer look."""
         return any(s.crowd for s, _ in self.scenes.values())
+
+
+def by_listener(questions: Sequence[Question]) -> Iterator[tuple[str, Question]]:
+    """Each question with its place in the page, to anyone and then by who listened."""
+    for i, question in enumerate(questions):
+        yield f"q{i}", question
+        yield from ((_at(f"q{i}", n), heard) for n, heard in _heard(question))
+
+
+def asked_of(ident: str) -> str:
+    """The place of the question to anyone."""
+    return ident.partition(APART)[0]
+
+
+def _at(ident: str, number: int) -> str:
+    return f"{ident}{APART}{number}"
+
+
+def _heard(question: Question) -> list[tuple[int, Question]]:
+    return list(enumerate(question.heard, 1))
 
 
 def view(
@@ -90,7 +123,7 @@ def tasks_of(views: Sequence[QuestionView]) -> list[tuple[str, list[QuestionView
     """The page's tasks, each with what can be asked of it at the end of training."""
     found: dict[str, list[QuestionView]] = {}
     for v in views:
-        if not v.early:
+        if not v.early and v.question.listener is None:
             found.setdefault(v.question.task, []).append(v)
     return list(found.items())
 

@@ -80,7 +80,7 @@ class Record:
 def records(data: ReportData) -> list[Record]:
     """One per setting, in their order."""
     asked: list[tuple[Question, AxisScale | None]] = []
-    for q in data.questions:
+    for q in (one for asked in data.questions for one in (asked, *asked.heard)):
         attacked = any(j.verdict.worst for j in q.judged)
         asked.append((q, scale(q) if attacked else None))
     return [_record(s, asked, draw=len(data.settings) <= DRAWN) for s in data.settings]
@@ -130,7 +130,9 @@ def _said(
     for q, to, judged in found:
         at, verdict = (q.topic.name, q.probe), judged.verdict
         said = Said(q.label, verdict.tone, judged.sentence)
-        if q.stage == "final":
+        if q.listener:  # its numbers stand by its own charts
+            out.append(said)
+        elif q.stage == "final":
             end[at] = verdict.word
             out.append(replace(said, **_measured(setting, q, judged, to, draw=draw)))
         elif end.get(at) != verdict.word:

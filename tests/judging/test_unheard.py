@@ -17,7 +17,7 @@ def run(**kinds):
 
 
 def number(*reads, pools=True, able=True):
-    attacker = SimpleNamespace(pools=pools, paper=False, observer=("server",), reads=reads)
+    attacker = SimpleNamespace(pools=pools, paper=False, listener="server", reads=reads)
     return SimpleNamespace(attacker=attacker, weak=not able, able=able)
 
 

@@ -22,6 +22,7 @@ FACTS = {
     "unfinished": {"status": "running"},
     "no_end": {"params": {"k": 2, "seed": 1}, "stages": ["early"], "seeds": [3]},
     "unfit": {"text": "no labels"},
+    "not_heard": {"to": "one client"},
     "not_run": {"params": {"source": "pooled"}},
     "unknown_fit": {"text": "gone"},
     "no_weights": {"text": "not here"},

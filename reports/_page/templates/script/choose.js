@@ -20,15 +20,24 @@
     say();
   };
 
+  // A question to anyone and the same by who listens: of these one is on the screen, and all are on paper.
+  const askedOf = (ident) => ident.split("-")[0];
+  const heard = (ident) => state.heard.get(ident) ?? ident;
+
   const ask = (ident) => {
+    const asked = askedOf(ident);
     state.question = ident;
+    state.heard.set(asked, ident);
     page.hide?.();
     for (const section of all(".question")) {
       if (section.closest(".early")) continue;
-      const other = section.id !== ident;
-      one(`.intro[data-of="${section.id}"]`).hidden = other;
-      one(".view", section).hidden = other;
+      for (const part of [one(`.intro[data-of="${section.id}"]`), one(".view", section)]) {
+        part.hidden = askedOf(section.id) !== asked;
+        part.classList.toggle("unheard", section.id !== heard(askedOf(section.id)));
+      }
     }
+    for (const part of all("[data-heard]")) part.classList.toggle("unheard", part.dataset.heard !== heard(askedOf(part.dataset.heard)));
+    for (const field of all("fieldset.heard")) field.hidden = field.dataset.of !== asked;
     for (const other of all(".others li")) other.hidden = other.dataset.of === ident;
     for (const input of all("input[name=attacker]")) {
       input.disabled = Boolean(question()) && !question().by[input.value];
@@ -66,8 +75,8 @@
     if (target.name === "attacker") choose(target.value);
     else if (target.name === "task") {
       for (const field of all(".asked")) field.hidden = field.dataset.task !== target.value || all("input", field).length < 2;
-      ask(one(`.asked[data-task="${target.value}"] input:checked`).value);
-    } else ask(target.value);
+      ask(heard(one(`.asked[data-task="${target.value}"] input:checked`).value));
+    } else ask(target.name.startsWith("heard-") ? target.value : heard(target.value));
   });
   for (const button of all(".chips button")) {
     button.addEventListener("click", () => {

@@ -28,7 +28,7 @@ const page = (() => {
       parts, at: new Map(), ticks: one(".ticks", element), lines: one(".refs", element) };
   });
 
-  const state = { attacker: "any_attack", question: charts.length ? charts[0].ident : null, hidden: new Set(), zoom: new Map() };
+  const state = { attacker: "any_attack", question: charts.length ? charts[0].ident : null, heard: new Map(), hidden: new Set(), zoom: new Map() };
   const text = (index) => data.texts[index];
   // The attacker's row of a setting: its own, or the worst case, which is then drawn faint.
   const row = (question, id, attacker = state.attacker) => question.settings[id].at[attacker] || question.settings[id].at.any_attack;
