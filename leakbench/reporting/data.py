@@ -19,6 +19,7 @@ from leakbench.judging.question import Question, Span
 from leakbench.reporting.check_data import Check
 from leakbench.reporting.moved import Against
 from leakbench.results.cells import missing_text
+from leakbench.results.listener import Listener
 from leakbench.results.number import Missing
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables
@@ -124,6 +125,22 @@ class ShownMissing(Missing):
     def _in_words(self, why: Reason) -> str:
         del why
         return missing_text(self)
+
+
+AskedState = Literal["asked", "open", "refused"]
+
+
+class Asked(Part):
+    """How a question stands with one kind of listener.
+
+    ``text``: of an "open" one the options that would ask it, of a "refused" one why no attack can;
+    ``topic`` "" stands for all.
+    """
+
+    listener: Listener
+    topic: str
+    state: AskedState
+    text: str = ""
 
 
 class Embedding(Part):
@@ -240,6 +257,7 @@ class ReportData(Part):
     settings: tuple[ShownSetting, ...] = ()
     maps: tuple[Map, ...] = ()
     missing: tuple[ShownMissing, ...] = ()
+    asked: tuple[Asked, ...] = ()
     check: Check | None = None
     against: Against | None = None
     about: dict[str, About] = {}

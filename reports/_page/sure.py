@@ -5,19 +5,27 @@ Each line is marked fine, mind or wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from leakbench.attacking import TITLE
-from leakbench.reporting import ReportData
-from leakbench.results import Number
+from leakbench.judging import TO
+from leakbench.reporting import Asked, AskedState, ReportData
+from leakbench.results import Listener, Number
 from leakbench.words import plural
 from reports._words import FLAGS, several
 
 FINE, MIND, WRONG = ("ok", "✓"), ("mind", "!"), ("bad", "✕")
 FEW = 6  # names in a line
-# What no attack of leakbench does yet; see docs/threat-models.md.
-NEVER = "a server or client that changes a message, clients that collude, shadow federations"
+# What leakbench cannot do yet, as docs/threat-models.md has it.
+NOT_YET = (
+    "clients that send changed messages",
+    "the server together with clients",
+    "an aggregator that reads what it sums",
+    "what timing and taking part give away",
+)
 NOTED = {
     "gradient_vanished": "Vanished updates.",
     "other_engine": "Engines differ.",
@@ -38,7 +46,7 @@ class SureLine:
 
     mark: tuple[str, str]  # (class, sign)
     head: str
-    text: str
+    text: str  # or what is escaped already
 
     @property
     def wrong(self) -> bool:
@@ -70,7 +78,7 @@ def how_sure(data: ReportData) -> list[SureLine]:
         return [SureLine(WRONG, "Nothing was attacked.", text)]
     parts: tuple[Callable[[_Case], list[SureLine]], ...] = (
         *(_claims, _controls, _units, _seeds, _failures, _dead, _oracle),
-        *(_budget, _scale, _probes, _noted, _standard, _tried, _beyond),
+        *(_budget, _scale, _probes, _noted, _standard, _tried, _asked, _beyond),
     )
     case = _Case(data, rows)
     return [line for part in parts for line in part(case)]
@@ -260,9 +268,34 @@ def _tried(case: _Case) -> list[SureLine]:
     return [SureLine(MIND, "Not there.", text)] if missing else []
 
 
+def _asked(case: _Case) -> list[SureLine]:
+    """A line for each kind of listener: what it was asked, what it could be, what it cannot."""
+    found: dict[Listener, dict[AskedState, list[Asked]]] = {}
+    for one in case.data.asked:
+        found.setdefault(one.listener, {}).setdefault(one.state, []).append(one)
+    return [_of_listener(TO[who], stand) for who, stand in found.items()]
+
+
+def _of_listener(who: str, stand: Mapping[AskedState, Sequence[Asked]]) -> SureLine:
+    asked, open_, refused = (stand.get(s, ()) for s in ("asked", "open", "refused"))
+    told = [Markup("{}.").format(several([a.topic for a in asked], FEW))] if asked else []
+    if any(not a.topic for a in open_):
+        told.append(Markup("Train with <code>{}</code>.").format(open_[0].text))
+    elif open_:
+        ways = [Markup("{} <code>{}</code>").format(a.topic, a.text) for a in open_]
+        not_yet = "Not asked" if asked else "By"
+        with_ = Markup("{}, <code>leakbench attack RUN</code> with: ").format(not_yet)
+        told.append(with_ + Markup("; ").join(ways) + ".")
+    if refused:
+        why = [Markup("{} ({})").format(a.topic, a.text) for a in refused]
+        told.append(Markup("Cannot be asked: {}.").format(Markup("; ").join(why)))
+    head = f"Asked of {who}:" if asked else f"Not asked of {who}."
+    return SureLine(MIND if open_ else FINE, head, Markup(" ").join(told))
+
+
 def _beyond(case: _Case) -> list[SureLine]:
     del case  # true of every report
-    text = f"{NEVER}. Other attacks may do better: nothing here proves that a method does not leak."
+    text = f"{', '.join(NOT_YET)}. Other attacks may do better: nothing here proves that a method does not leak."
     return [SureLine(WRONG, "Not tried:", text)]
 
 

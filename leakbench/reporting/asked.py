@@ -1,0 +1,105 @@
+"""Who was asked what: each kind of listener and question, whether it was attacked, or could be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+
+from leakbench.attacking import choices
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
+from leakbench.record.recording import Recording
+from leakbench.reporting.data import Asked, AskedState
+from leakbench.results.cascade import listeners
+from leakbench.results.listener import LISTENERS, Listener
+from leakbench.results.number import Missing
+from leakbench.results.settings import Setting
+
+# Who an attack can be told to be, where a client listens: as many of the first as there are.
+CLIENTS: dict[Listener, int] = {"coalition": 3, "client": 1}
+Found = Iterator[tuple[str, AskedState, str]]  # attack, how it stands, command or refusal
+
+
+def asked_of(settings: Sequence[Setting], missing: Sequence[Missing]) -> tuple[Asked, ...]:
+    """A line for each listener and question: attacked, could be with a command, or refused.
+
+    What every attack on a question refuses, whoever listens, is no question of these settings, and
+    is left out. Of the server it is what stands in ``missing``; clients are asked here.
+    """
+    rows = [n for s in settings for n in s.numbers if not n.attacker.made]
+    topics = _topics()
+    there: dict[tuple[Listener, str], tuple[AskedState, str]] = {}
+    lacking: list[tuple[Listener, Callable[[], Found]]] = [
+        ("server+", lambda: _of_server(settings, missing, active=True)),
+        ("server", lambda: _of_server(settings, missing, active=False)),
+        *((who, lambda who=who: _of_clients(settings, missing, who)) for who in CLIENTS),
+    ]
+    for who, find in lacking:
+        for attack, state, text in find():
+            for topic in topics.get(attack, ()):
+                if there.get((who, topic), ("refused", ""))[0] == "refused":
+                    at = who, topic
+                    there[at] = (state, text) if state == "open" else there.get(at, (state, text))
+    for n in rows:
+        there[n.attacker.listener, n.meaning.question.name] = ("asked", "")
+    open_ = {topic for (_, topic), (state, _) in there.items() if state != "refused"}
+    out = []
+    for who in LISTENERS:
+        for topic in sorted(open_):
+            if found := there.get((who, topic)):
+                out.append(Asked(listener=who, topic=topic, state=found[0], text=found[1]))
+    if rows and "server+" not in listeners(rows) and not any(s.active for s in settings):
+        out.insert(0, Asked(listener="server+", topic="", state="open", text="-w active_server"))
+    return tuple(out)
+
+
+def _topics() -> dict[str, set[str]]:
+    """Attack -> what it asks after."""
+    out = {}
+    for name, metrics in registry.attributes("attacks", "metrics").items():
+        out[name] = {m.meaning.question.name for m in metrics if m.meaning.judges}
+    return out
+
+
+def _of_server(settings: Sequence[Setting], missing: Sequence[Missing], *, active: bool) -> Found:
+    keys = {s.key for s in settings if s.active == active}
+    for m in missing:
+        if m.configuration.key not in keys or m.metric:
+            continue
+        if m.reason.code == "unfit":
+            yield m.attack, "refused", m.reason.facts["text"]
+        elif m.reason.code == "not_run":
+            with suppress(UsageError):
+                yield m.attack, "open", choices.build(m.attack, m.reason.facts["params"]).options
+
+
+def _of_clients(settings: Sequence[Setting], missing: Iterable[Missing], who: Listener) -> Found:
+    """Of each method under each wrapper one run is asked; parameters change nothing of who hears.
+
+    What not even the server could be asked there is no refusal of a client's.
+    """
+    unfit = {(m.configuration.key, m.attack) for m in missing if not m.fits}
+    for setting in _one_of_each(settings):
+        run = setting.runs[0]
+        clients = range(int(run.meta.get("facts", {}).get("clients", 0)))
+        first = ",".join(map(str, islice(clients, CLIENTS[who])))
+        name = f"clients/{first}" if CLIENTS[who] > 1 else f"client/{first}"
+        recording = Recording(run)
+        for known in choices.variants():
+            with suppress(UsageError):
+                attack = choices.build(known.name, {**known.apart(), "observer": name})
+                why = attack.obstacle(recording)
+                if not why:
+                    yield known.name, "open", attack.options
+                elif (setting.key, known.name) not in unfit:
+                    yield known.name, "refused", why
+
+
+def _one_of_each(settings: Iterable[Setting]) -> list[Setting]:
+    found: dict[tuple[object, ...], Setting] = {}
+    for s in settings:
+        c = s.configuration
+        if s.runs:
+            found.setdefault((c.task, c.defense, c.wrapped, *sorted(s.kinds)), s)
+    return list(found.values())
