@@ -161,7 +161,7 @@ def policy(style: str, script: str = "") -> str:
 
 def _most_judged_first(views: Sequence[QuestionView]) -> list[QuestionView]:
     """Real messages before probes; each listener's beside anyone's."""
-    place = {}
+    place: dict[str, tuple[bool, int]] = {}
     for v in views:
         count = sum(j.verdict.judged for j in v.question.judged)
         place.setdefault(v.asked, (v.question.probe, -count))

@@ -259,7 +259,7 @@ def _present(setting: Setting) -> int | None:
 def _heard(setting: Setting, asked: Sequence[Number], listener: Listener) -> list[Number]:
     """What one kind of listener found; ``asked``: what all of them did, in one metric."""
     single = [n for n in asked if not n.attacker.made]
-    own = cascade.heard_by(listener, single)
+    own: list[Number] = cascade.heard_by(listener, single)
     if len(own) == len(single):
         return [*asked] if own else []
     at = {n.asked for n in single}

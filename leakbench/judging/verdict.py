@@ -211,9 +211,7 @@ def _choices(n: Number, among: Sequence[Number]) -> int:
     return max(len(who) if n.attacker.made else len(own), 1)
 
 
-def _best(
-    evidence: Evidence, counting: Sequence[Number], among: Sequence[Number]
-) -> Number | None:
+def _best(evidence: Evidence, counting: Sequence[Number], among: Sequence[Number]) -> Number | None:
     """The cascade or the best single attack above ``paper``, or None if nothing counts.
 
     Its interval is corrected for the choice, alike where one listener is asked and where all are:

@@ -7,11 +7,11 @@ from .check_lines import how_to_settle as how_to_settle
 from .check_lines import urgent as urgent
 from .check_markdown import add_check as add_check
 from .data import About as About
-from .data import Asked as Asked
-from .data import AskedState as AskedState
 from .data import Clients as Clients
 from .data import Curve as Curve
 from .data import Embedding as Embedding
+from .data import Inquiry as Inquiry
+from .data import InquiryState as InquiryState
 from .data import Map as Map
 from .data import Naming as Naming
 from .data import Origin as Origin

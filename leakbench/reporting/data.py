@@ -127,10 +127,10 @@ class ShownMissing(Missing):
         return missing_text(self)
 
 
-AskedState = Literal["asked", "open", "refused"]
+InquiryState = Literal["asked", "open", "refused"]
 
 
-class Asked(Part):
+class Inquiry(Part):
     """How a question stands with one kind of listener.
 
     ``text``: of an "open" one the options that would ask it, of a "refused" one why no attack can;
@@ -139,7 +139,7 @@ class Asked(Part):
 
     listener: Listener
     topic: str
-    state: AskedState
+    state: InquiryState
     text: str = ""
 
 
@@ -257,7 +257,7 @@ class ReportData(Part):
     settings: tuple[ShownSetting, ...] = ()
     maps: tuple[Map, ...] = ()
     missing: tuple[ShownMissing, ...] = ()
-    asked: tuple[Asked, ...] = ()
+    inquiries: tuple[Inquiry, ...] = ()
     check: Check | None = None
     against: Against | None = None
     about: dict[str, About] = {}

@@ -20,7 +20,6 @@ from leakbench.gate.rows import gate_rows
 from leakbench.judging.judging import find_questions
 from leakbench.record.folders import Run
 from leakbench.reporting import about, clients, curves, maps, moved, pictures, redaction
-from leakbench.reporting.asked import asked_of
 from leakbench.reporting.check import check_of
 from leakbench.reporting.commands import attack_command, made_by, reports, trains
 from leakbench.reporting.data import (
@@ -31,6 +30,7 @@ from leakbench.reporting.data import (
     ShownMissing,
     ShownSetting,
 )
+from leakbench.reporting.inquiries import inquiries_of
 from leakbench.reporting.moved import Against
 from leakbench.reporting.other import numbers_of_folder
 from leakbench.results.number import Missing
@@ -145,7 +145,7 @@ def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
         settings=shown,
         maps=() if redact else tuple(maps.maps_of(settings, questions)),
         missing=_located(tables.missing, settings),
-        asked=asked_of(settings, tables.missing),
+        inquiries=inquiries_of(settings, tables.missing),
         about=about.abouts_of(settings),
         images=media.images.found,
         sounds=media.sounds.found,

@@ -2,6 +2,7 @@ from .cells import table_lines as table_lines
 from .dead import COLLAPSED_COSINE as COLLAPSED_COSINE
 from .dead import COLLAPSED_RATIO as COLLAPSED_RATIO
 from .dead import DIAGNOSTIC as DIAGNOSTIC
+from .listener import LISTENERS as LISTENERS
 from .listener import Listener as Listener
 from .names import Method as Method
 from .names import setting_names as setting_names

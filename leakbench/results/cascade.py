@@ -38,7 +38,7 @@ from leakbench.statistics.intervals import NoInterval
 
 Question = tuple[str, bool, str]  # metric, probe, stage asked about
 Guesses = Sequence[tuple[Measured, Unit]]
-Row = TypeVar("Row", Measured, PooledNumber)
+Row = TypeVar("Row", bound=Measured | PooledNumber)
 
 
 def questions(numbers: Sequence[Measured]) -> dict[Question, list[Measured]]:

@@ -34,7 +34,9 @@ class Pooling:
     evaluated: Sequence[Evaluated]  # its complete runs
     final: Utility
 
-    def numbers(self, measured: Sequence[Measured]) -> tuple[list[Number], list[Number], list[Lack]]:
+    def numbers(
+        self, measured: Sequence[Measured]
+    ) -> tuple[list[Number], list[Number], list[Lack]]:
         """Every number, `on_front` still to be decided, those of each listener, what is missing.
 
         ``measured``: all numbers of all attacks on the runs. Of each listener are, where there are

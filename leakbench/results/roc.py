@@ -15,13 +15,15 @@ from leakbench.results.number import Attacker, Measured
 from leakbench.scoring.candidate_scores import TOPIC, asked_of_members, candidate_scores
 
 POINTS = 60  # of a curve, evenly on a logarithmic axis
+ROUND = (0.001, 0.01, 0.1)  # where it is read, so that a step there is not read too early
 
 
 class Roc(Part):
     """Of one attack on a setting, over all clients; the mean of its seeds.
 
     ``false``: shares of the examples that nobody trained on which are named, from one of them to
-    all, evenly on a logarithmic axis. ``true``: of members, at no more false alarms than that.
+    all, evenly on a logarithmic axis, and round ones. ``true``: of members, at no more false alarms
+    than that.
     ``others``: examples that nobody trained on, of a seed. Who is told nothing of ranks last.
     """
 
@@ -54,6 +56,7 @@ def rocs(runs: Sequence[Run], measured: Iterable[Measured]) -> tuple[Roc, ...]:
     for key, seeds in found.items():
         others = min(int((told[0] == 0).sum()) for told in seeds)
         false = np.geomspace(1 / others, 1.0, POINTS)
+        false = np.union1d(false, [f for f in ROUND if f > false[0]])
         true = np.mean([_named(told, false) for told in seeds], axis=0)
         points = {"false": tuple(false.tolist()), "true": tuple(true.tolist())}
         out.append(Roc(attacker=asked[key], **points, others=others, seeds=len(seeds)))

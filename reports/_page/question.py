@@ -51,7 +51,9 @@ class QuestionView:
     @property
     def listeners(self) -> list[tuple[str, str]]:
         """(place, who it is), beginning with anyone; none where one alone attacked."""
-        heard = [(_at(self.ident, i), TO[h.listener]) for i, h in _heard(self.question)]
+        heard = []
+        for i, h in _heard(self.question):
+            heard += [(_at(self.ident, i), TO[h.listener])] if h.listener else []
         return [(self.ident, "anyone"), *heard] if heard else []
 
     @property

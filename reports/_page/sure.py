@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from leakbench.attacking import TITLE
 from leakbench.judging import TO
-from leakbench.reporting import Asked, AskedState, ReportData
+from leakbench.reporting import Inquiry, InquiryState, ReportData
 from leakbench.results import Listener, Number
 from leakbench.words import plural
 from reports._words import FLAGS, several
@@ -270,21 +270,20 @@ def _tried(case: _Case) -> list[SureLine]:
 
 def _asked(case: _Case) -> list[SureLine]:
     """A line for each kind of listener: what it was asked, what it could be, what it cannot."""
-    found: dict[Listener, dict[AskedState, list[Asked]]] = {}
-    for one in case.data.asked:
+    found: dict[Listener, dict[InquiryState, list[Inquiry]]] = {}
+    for one in case.data.inquiries:
         found.setdefault(one.listener, {}).setdefault(one.state, []).append(one)
     return [_of_listener(TO[who], stand) for who, stand in found.items()]
 
 
-def _of_listener(who: str, stand: Mapping[AskedState, Sequence[Asked]]) -> SureLine:
+def _of_listener(who: str, stand: Mapping[InquiryState, Sequence[Inquiry]]) -> SureLine:
     asked, open_, refused = (stand.get(s, ()) for s in ("asked", "open", "refused"))
     told = [Markup("{}.").format(several([a.topic for a in asked], FEW))] if asked else []
     if any(not a.topic for a in open_):
         told.append(Markup("Train with <code>{}</code>.").format(open_[0].text))
     elif open_:
         ways = [Markup("{} <code>{}</code>").format(a.topic, a.text) for a in open_]
-        not_yet = "Not asked" if asked else "By"
-        with_ = Markup("{}, <code>leakbench attack RUN</code> with: ").format(not_yet)
+        with_ = Markup("{}<code>leakbench attack RUN</code> with: ").format("Not: " * bool(asked))
         told.append(with_ + Markup("; ").join(ways) + ".")
     if refused:
         why = [Markup("{} ({})").format(a.topic, a.text) for a in refused]
@@ -295,7 +294,10 @@ def _of_listener(who: str, stand: Mapping[AskedState, Sequence[Asked]]) -> SureL
 
 def _beyond(case: _Case) -> list[SureLine]:
     del case  # true of every report
-    text = f"{', '.join(NOT_YET)}. Other attacks may do better: nothing here proves that a method does not leak."
+    text = (
+        f"{', '.join(NOT_YET)}. Other attacks may do better: nothing here proves that a method"
+        " does not leak."
+    )
     return [SureLine(WRONG, "Not tried:", text)]
 
 

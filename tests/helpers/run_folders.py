@@ -232,6 +232,7 @@ def add_attack(
     folder: str = "",
     sources: Mapping[str, str] | None = None,
     reads: Sequence[str] = (),
+    observer: str = "server",
 ) -> Path:
     """An attack folder on ``run`` with these rows; ``sources``: without them those of today.
 
@@ -262,7 +263,8 @@ def add_attack(
                 units.append(
                     {"role": role, **{c: row[c] for c in ("metric", "round", "probe")}} | cells
                 )
-        results.append(_result(meta, name, params, rung, row, scale, found))
+        told = _result(meta, name, params, rung, row, scale, found)
+        results.append(told | {"observer": observer})
     write_csv(path / "units.csv", UNITS, units)
     write_csv(path / "results.csv", RESULTS, results)
     write_tree(
@@ -278,7 +280,7 @@ def add_attack(
         "attack": name,
         "params": params,
         "threat": {
-            "observer": "server",
+            "observer": observer,
             "kinds": ["prototype"],
             "rounds": "last",
             "knows": ["true_prototypes"] if rung == "paper" else [],

@@ -288,3 +288,35 @@ def test_the_cascade_over_seeds_uses_the_same_attacks_in_each(tmp_path: Path) ->
     )
     (row,) = [r for r in collect(runs).rows("tradeoff") if r["attack"] == "cascade"]
     assert row["value"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("who", ["client/0", "clients/1,4,7"])
+def test_a_client_that_finds_little_never_takes_the_servers_place(run: Path, who: str) -> None:
+    """Its name may stand before the server's, and where nothing checks itself the first stays."""
+    add_attack(run, "member", [measure("p_leak", ONES, 0.1, ONES)], params={"seed": 0})
+    alone = collect([load(run)]).settings[0].numbers
+    little = [measure("p_leak", first(4), 0.1, ONES, accepted=[4, 5])]
+    add_attack(run, "member", little, params={"observer": who, "seed": 0}, observer=who)
+    (setting,) = collect([load(run)]).settings
+    for numbers in (alone, setting.numbers):
+        values = {n.attacker.name: n.value.value for n in numbers if n.attacker.made}
+        assert values == {"cascade": 1.0, "any_attack": 1.0}
+    own = {(n.heard_by, n.attacker.name): n.value.value for n in setting.heard}
+    kind = "client" if who == "client/0" else "coalition"
+    assert own == {
+        **{("server", made): 1.0 for made in MADE},
+        **{(kind, made): 0.4 for made in MADE},
+    }
+    by_run = [m for m in setting.results if m.attacker.name == "cascade"]
+    assert [(m.value.value, m.attacker.observer) for m in by_run] == [(1.0, ("server",))]
+
+
+def test_several_clients_are_shown_with_what_one_of_them_found(run: Path) -> None:
+    for who, hits in (("server", NONE), ("client/0", first(9)), ("clients/1,4,7", first(2))):
+        rows = [measure("p_leak", hits, 0.1, ONES)]
+        add_attack(run, "member", rows, params={"observer": who, "seed": 0}, observer=who)
+    (setting,) = collect([load(run)]).settings
+    found = {n.heard_by: n.value.value for n in setting.heard if n.attacker.name == "cascade"}
+    assert found == {"server": 0.0, "coalition": 0.9, "client": 0.9}
+    (anyone,) = [n for n in setting.numbers if n.attacker.name == "cascade"]
+    assert (anyone.value.value, anyone.attacker.observer) == (0.9, ("client/0",))

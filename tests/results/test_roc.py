@@ -40,6 +40,7 @@ def test_a_run_has_a_curve_and_its_page_draws_it(tmp_path):
     assert curve.others == 200
     assert curve.true[-1] == 1.0 == curve.false[-1]
     told = next(r["value"] for r in rows if r["metric"] == "membership_tpr")
+    assert 0.01 in curve.false  # a step there is not read too early
     # Two of 200 others are one in a hundred; the metric shares out ties, a curve does not.
     assert at(curve, 0.01) == pytest.approx(told, abs=0.02)
     api.report(tmp_path / "runs", tmp_path / "report")

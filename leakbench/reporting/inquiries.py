@@ -10,7 +10,7 @@ from leakbench.attacking import choices
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.record.recording import Recording
-from leakbench.reporting.data import Asked, AskedState
+from leakbench.reporting.data import Inquiry, InquiryState
 from leakbench.results.cascade import listeners
 from leakbench.results.listener import LISTENERS, Listener
 from leakbench.results.number import Missing
@@ -18,10 +18,10 @@ from leakbench.results.settings import Setting
 
 # Who an attack can be told to be, where a client listens: as many of the first as there are.
 CLIENTS: dict[Listener, int] = {"coalition": 3, "client": 1}
-Found = Iterator[tuple[str, AskedState, str]]  # attack, how it stands, command or refusal
+Found = Iterator[tuple[str, InquiryState, str]]  # attack, how it stands, command or refusal
 
 
-def asked_of(settings: Sequence[Setting], missing: Sequence[Missing]) -> tuple[Asked, ...]:
+def inquiries_of(settings: Sequence[Setting], missing: Sequence[Missing]) -> tuple[Inquiry, ...]:
     """A line for each listener and question: attacked, could be with a command, or refused.
 
     What every attack on a question refuses, whoever listens, is no question of these settings, and
@@ -29,7 +29,7 @@ def asked_of(settings: Sequence[Setting], missing: Sequence[Missing]) -> tuple[A
     """
     rows = [n for s in settings for n in s.numbers if not n.attacker.made]
     topics = _topics()
-    there: dict[tuple[Listener, str], tuple[AskedState, str]] = {}
+    there: dict[tuple[Listener, str], tuple[InquiryState, str]] = {}
     lacking: list[tuple[Listener, Callable[[], Found]]] = [
         ("server+", lambda: _of_server(settings, missing, active=True)),
         ("server", lambda: _of_server(settings, missing, active=False)),
@@ -48,9 +48,9 @@ def asked_of(settings: Sequence[Setting], missing: Sequence[Missing]) -> tuple[A
     for who in LISTENERS:
         for topic in sorted(open_):
             if found := there.get((who, topic)):
-                out.append(Asked(listener=who, topic=topic, state=found[0], text=found[1]))
+                out.append(Inquiry(listener=who, topic=topic, state=found[0], text=found[1]))
     if rows and "server+" not in listeners(rows) and not any(s.active for s in settings):
-        out.insert(0, Asked(listener="server+", topic="", state="open", text="-w active_server"))
+        out.insert(0, Inquiry(listener="server+", topic="", state="open", text="-w active_server"))
     return tuple(out)
 
 
