@@ -130,6 +130,13 @@ def combine(kind: str, parts: Sequence[Measured], stage: str | None = None) -> M
     return replace(out, flags=_flags(out, used))
 
 
+def beside(m: Measured, parts: Iterable[Measured]) -> Measured:
+    """What was made of a run, with the guesses and code of all that it was picked among."""
+    own = [p for p in parts if p.run.id == m.run.id]
+    guesses = {name: sha for p in own for name, sha in p.guesses.items()}
+    return replace(m, guesses=guesses, code={name: of for p in own for name, of in p.code.items()})
+
+
 def weak(m: Measured) -> bool:
     """Was it not shown to work where nothing is defended, and found nothing here either?"""
     if "no_control" in m.flags or paired.beyond_floor([m], m.value, m.floor):

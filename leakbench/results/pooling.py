@@ -105,7 +105,10 @@ class Pooling:
                 why = error
         if not found:
             raise why
-        return max(found, key=lambda n: n.leak)
+        best = max(found, key=lambda n: n.leak)
+        # Picked among all of them: whoever compares it later asks for each.
+        tried = [cascade.beside(m, parts) for m in best.parts]
+        return best.model_copy(update={"parts": tuple(tried)})
 
     def _of_one(self, kind: str, parts: Sequence[Measured]) -> Number:
         """The attacks of one attacker as one, of each seed what ran there.

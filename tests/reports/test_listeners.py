@@ -1,0 +1,155 @@
+"""Who could be listening: a switch where several did, and a line for what nobody asked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from helpers.browser import needs_browser, opened, started
+from helpers.report_data import built, report_data, row, setting
+from helpers.small_runs import trained
+
+from leakbench import api
+from leakbench.record.folders import load
+from leakbench.record.policy import Policy
+from leakbench.reporting.data import Inquiry
+from leakbench.reporting.inquiries import inquiries_of
+from leakbench.reporting.write import read_tables
+from reports._chart.roc import at
+from reports._page.sure import NOT_YET, how_sure
+from reports.html import Html, render
+
+DOCS = Path(__file__).parents[2] / "docs"
+SIGMAS = (0.1, 0.3)
+
+
+def told(n, who, **more):
+    attacker = n.attacker.model_copy(update={"observer": (who,)})
+    return n.model_copy(update={"attacker": attacker, **more})
+
+
+def two_listeners():
+    """Two settings that leak to the server, and hardly to a client."""
+    rows, heard = [], {}
+    for sigma in SIGMAS:
+        base = setting("fedgn", {"sigma": sigma})
+        server, client = ((0.9, "server"), (0.2, "client/0"))
+        own = {}
+        for (value, who), listener in ((server, "server"), (client, "client")):
+            found = row(base, 0.8, f"unmix {who}", "method", "p_leak", value)
+            rows.append(told(found, who))
+            own[listener] = []
+            for name in ("cascade", "any_attack"):
+                made = told(row(base, 0.8, name, "method", "p_leak", value), who)
+                own[listener].append(made.model_copy(update={"heard_by": listener}))
+        rows += [n.model_copy(update={"heard_by": None}) for n in own["server"]]
+        heard[base.key] = {"heard": tuple(n for mine in own.values() for n in mine)}
+    return built(rows, more=heard)
+
+
+def test_the_page_has_a_view_for_each_listener_and_opens_on_anyone():
+    data = two_listeners()
+    (question,) = data.questions
+    assert [q.listener for q in question.heard] == ["server", "client"]
+    page = render(data)
+    assert re.findall(r'name="heard-q0" value="([^"]+)"( checked)?', page) == [
+        ("q0", " checked"),
+        ("q0-1", ""),
+        ("q0-2", ""),
+    ]
+    assert re.findall(r'<section class="question" id="([^"]+)"', page) == ["q0", "q0-1", "q0-2"]
+    assert page.count("Who listens") == 1
+    for ident in ("q0", "q0-1", "q0-2"):  # chart, ladder and numbers of each
+        assert f'data-question="{ident}"' in page
+        assert page.count(f'data-heard="{ident}"') == 2
+    words = [[j.verdict.word for j in q.judged] for q in (question, *question.heard)]
+    assert words == [["leaks"] * 2, ["leaks"] * 2, ["leaks in part"] * 2]
+
+
+def test_where_one_alone_attacked_there_is_no_switch():
+    assert "Who listens" not in render(report_data())
+
+
+def line(data, head):
+    return next(s for s in how_sure(data) if s.head.startswith(head))
+
+
+def test_what_was_asked_of_whom_is_told_with_the_way_to_ask_it():
+    asked = (
+        Inquiry(listener="server", topic="prototypes", state="asked"),
+        Inquiry(listener="client", topic="images", state="open", text="-a x -s 'x.y=\"<b>\"'"),
+        Inquiry(listener="client", topic="labels", state="refused", text="no labels & none"),
+        Inquiry(listener="server+", topic="", state="open", text="-w active_server"),
+    )
+    data = two_listeners().model_copy(update={"inquiries": asked})
+    server = line(data, "Asked of the server")
+    assert (server.text, server.wrong) == ("prototypes.", False)
+    client = line(data, "Not asked of one client")
+    assert client.wrong
+    assert "<code>-a x -s &#39;x.y=&#34;&lt;b&gt;&#34;&#39;</code>" in client.text
+    assert "Cannot be asked: labels (no labels &amp; none)." in client.text
+    assert "<code>-w active_server</code>" in line(data, "Not asked of an active server").text
+
+
+def test_what_cannot_be_asked_yet_is_what_the_documentation_says():
+    text = (DOCS / "threat-models.md").read_text("utf-8")
+    listed = text.split("What cannot be asked here yet:")[1].split("\n\n")[1]
+    assert tuple(item.removeprefix("* ") for item in listed.splitlines()) == NOT_YET
+    said = line(report_data(), "Not tried").text
+    assert all(one in said for one in NOT_YET)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    held = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10, "split": "iid", "held_out": 20}
+    how = {"task_params": held, "record": Policy(name="all", probes=0)}
+    how["params"] = {"steps": 1, "epochs": 0, "fraction": 1.0}
+    return load(trained(tmp_path_factory.mktemp("runs"), "fedavg", 3, **how).path)
+
+
+def test_a_run_says_what_clients_could_be_asked(run):
+    def stand():
+        tables = read_tables([load(run.path)])
+        found = inquiries_of(tables.settings, tables.missing)
+        return {(i.listener, i.topic): (i.state, i.text) for i in found}
+
+    api.attack(run, "membership")
+    before = stand()
+    assert before["server", "members"] == ("asked", "")
+    state, options = before["client", "members"]
+    assert state == "open"
+    assert "membership.observer=client/0" in options
+    assert before["server+", ""] == ("open", "-w active_server")
+    assert not any(topic == "captions" for _, topic in before)  # nobody has a text here
+    api.attack(run, "membership", observer="client/0")
+    after = stand()
+    assert after["client", "members"] == ("asked", "")
+    assert {k: v for k, v in after.items() if k != ("client", "members")} == {
+        k: v for k, v in before.items() if k != ("client", "members")
+    }
+    (shown,) = read_tables([load(run.path)]).settings
+    assert {r.attacker.listener for r in shown.roc} == {"server", "client"}
+    assert all(0 <= at(r, 0.01) <= 1 for r in shown.roc)
+
+
+@needs_browser
+@pytest.mark.slow
+def test_the_switch_shows_one_listener_and_paper_shows_all(tmp_path):
+    (path, *_) = Html().write(two_listeners(), tmp_path)
+    with started() as browser:
+        with opened(browser, path) as page:
+            assert page.locator(".view:visible").count() == 1
+            assert "leak most" in page.locator(".intro:visible").inner_text()
+            page.focus("input[name=heard-q0][value=q0]")
+            page.keyboard.press("ArrowRight")
+            page.keyboard.press("ArrowRight")
+            assert page.locator(".view:visible").evaluate("v => v.parentElement.id") == "q0-2"
+            assert "leak in part" in page.locator(".intro:visible").inner_text()
+            assert page.locator("[data-heard]:visible").count() == 1  # of the ladder
+            values = page.locator("#q0-2 .list .v:visible").all_inner_texts()
+            assert set(values) == {"0.20"}
+            page.emulate_media(media="print")
+            assert page.locator(".view:visible").count() == 3
+        with opened(browser, path, java_script_enabled=False) as page:
+            assert page.locator(".view:visible").count() == 3
