@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from leakbench.base.meaning import Meaning, Topic
@@ -160,10 +160,12 @@ class _Case:
         server = listener in ("server", "server+")
         mine = [s for s in settings if not server or s.active == (listener == "server+")]
         question = self.empty.model_copy(update={"listener": listener})
-        nobody = _Why((reason("not_heard", to=TO[listener]),)) if listener else None
         judged = []
         for s in mine:
-            why = nobody or self.reasons.of(s, question)
+            why = self.reasons.of(s, question)
+            # Why an attack is not there is known of the server; clients are asked by request alone.
+            if listener and not (server and why.reasons):
+                why = replace(why, reasons=(reason("not_heard", to=TO[listener]),))
             judged.append(_judged(question, self.ranked, s, why))
         return question.model_copy(update={"judged": tuple(judged)})
 

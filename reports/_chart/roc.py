@@ -88,7 +88,8 @@ def _axes(xs: AxisScale, ys: AxisScale, share: float) -> Markup:
     if ys(share) < BOTTOM - 12:
         out.append(tag("text", "fewer", x=LEFT - 6, y=BOTTOM + 4, text_anchor="end"))
     middle = (LEFT + RIGHT) / 2
-    out.append(tag("text", "false alarms (log)", x=middle, y=BOTTOM + 34, text_anchor="middle"))
+    across = "→ false alarms, ↑ members named (log)"
+    out.append(tag("text", across, x=middle, y=BOTTOM + 34, text_anchor="middle"))
     told = f"members named at {share:g}"
     out.append(tag("text", told, x=RIGHT + GAP, y=TOP, class_="ink"))
     return tag("g", *out, class_="ax", aria_hidden="true")

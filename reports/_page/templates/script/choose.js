@@ -31,7 +31,10 @@
     page.hide?.();
     for (const section of all(".question")) {
       if (section.closest(".early")) continue;
-      for (const part of [one(`.intro[data-of="${section.id}"]`), one(".view", section)]) {
+      const words = one(`.intro[data-of="${section.id}"]`);
+      if (section.id === ident) overSwitches.before(words);
+      else section.prepend(words);
+      for (const part of [words, one(".view", section)]) {
         part.hidden = askedOf(section.id) !== asked;
         part.classList.toggle("unheard", section.id !== heard(askedOf(section.id)));
       }
@@ -61,14 +64,13 @@
     page.draw.all();
   };
 
-  // Without script each question's words stand over its own chart; with it they all stand over the switches, one at a time.
-  let last = null;
+  // Without script each question's words stand over its own chart; with it the chosen one's stand over the switches.
+  const overSwitches = document.createComment("the chosen question's words stand here");
   for (const section of all(".question")) {
     if (section.closest(".early")) continue;
-    const head = one(".intro", section);
-    head.dataset.of = section.id;
-    if (last) last.after(head);
-    last = head;
+    const words = one(".intro", section);
+    words.dataset.of = section.id;
+    if (!overSwitches.isConnected) words.after(overSwitches);
   }
   form?.addEventListener("submit", (event) => event.preventDefault());
   form?.addEventListener("change", ({ target }) => {
@@ -96,6 +98,13 @@
   // What the other questions found: without script each of them stands there in full.
   for (const others of all(".others")) others.hidden = false;
   for (const tools of all(".tools")) tools.hidden = false;
+  // Paper begins with anyone, whoever is chosen; the others follow, each under its own words.
+  let chosen = null;
+  addEventListener("beforeprint", () => {
+    chosen = state.question;
+    if (chosen) ask(askedOf(chosen));
+  });
+  addEventListener("afterprint", () => { if (chosen) ask(chosen); });
   page.choose = choose;
   const first = all(".question").find((s) => !s.closest(".early"));
   if (first) ask(first.id);
