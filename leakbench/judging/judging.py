@@ -163,8 +163,7 @@ class _Case:
         judged = []
         for s in mine:
             why = self.reasons.of(s, question)
-            # Why an attack is not there is known of the server; clients are asked by request alone.
-            if listener and not (server and why.reasons):
+            if listener:
                 why = replace(why, reasons=(reason("not_heard", to=TO[listener]),))
             judged.append(_judged(question, self.ranked, s, why))
         return question.model_copy(update={"judged": tuple(judged)})

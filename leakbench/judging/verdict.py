@@ -206,8 +206,7 @@ def _choices(n: Number, among: Sequence[Number]) -> int:
     first = min(kinds, key=LISTENERS.index, default=None)
     alone = n.attacker.listener == first
     own = [a for a in among if a.attacker.listener == first] if alone else among
-    # The server is one, whatever it sends.
-    who = {tuple(name.removesuffix("+") for name in a.attacker.observer) for a in own}
+    who = {a.attacker.party for a in own}
     return max(len(who) if n.attacker.made else len(own), 1)
 
 

@@ -81,14 +81,10 @@ def heard_by(listener: Listener, rows: Sequence[Row]) -> list[Row]:
 
 
 def parties(kind: str, parts: Sequence[Measured]) -> list[list[Measured]]:
-    """``parts`` by who may join them: of a cascade each observer its own, of the bound the truth.
-
-    The server is one, whether or not it chose what it sent.
-    """
+    """``parts`` by who may join them: of a cascade each party its own, of the bound the truth."""
     out: dict[object, list[Measured]] = defaultdict(list)
     for m in sorted(parts, key=lambda m: LISTENERS.index(m.attacker.listener)):
-        who = tuple(name.removesuffix("+") for name in m.attacker.observer)
-        out[who if kind == CASCADE else ANY].append(m)
+        out[m.attacker.party if kind == CASCADE else ANY].append(m)
     return [sorted(own, key=_turn) for own in out.values()]
 
 

@@ -97,6 +97,11 @@ class Attacker(Part):
         return listener_of(self.observer, active=self.active)
 
     @property
+    def party(self) -> tuple[str, ...]:
+        """Who it is by name; the server is one, whether or not it chose what it sent."""
+        return tuple(name.removesuffix("+") for name in self.observer) or ("server",)
+
+    @property
     def strength(self) -> int:
         """The place of its rung, the weakest first."""
         return RUNGS.index(self.rung)
