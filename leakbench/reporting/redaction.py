@@ -22,7 +22,7 @@ P = TypeVar("P", bound=Part)
 KEPT = frozenset(
     (
         *("format", "title", "made", "redacted", "headline", "metrics", "tasks", "questions"),
-        *("settings", "missing", "check", "against", "about", "tables", "command"),
+        *("settings", "missing", "inquiries", "check", "against", "about", "tables", "command"),
     )
 )
 # Originals, and what attacks made of them: a good reconstruction is the private image or sound.

@@ -16,7 +16,10 @@ from leakbench.record.policy import Policy
 from leakbench.reporting.data import Inquiry
 from leakbench.reporting.inquiries import inquiries_of
 from leakbench.reporting.write import read_tables
+from leakbench.results.number import Attacker
+from leakbench.results.roc import Roc
 from reports._chart.roc import at
+from reports._page.members import members
 from reports._page.sure import NOT_YET, how_sure
 from reports.html import Html, render
 
@@ -98,6 +101,35 @@ def test_what_cannot_be_asked_yet_is_what_the_documentation_says():
     assert tuple(item.removeprefix("* ") for item in listed.splitlines()) == NOT_YET
     said = line(report_data(), "Not tried").text
     assert all(one in said for one in NOT_YET)
+
+
+def roc(name, who, named, signal="likelihood"):
+    attacker = Attacker(name=name, params={"signal": signal}, rung="public", observer=(who,))
+    if who != "server":
+        attacker = attacker.model_copy(update={"params": {"observer": who, "signal": signal}})
+    false = (0.005, 0.01, 0.1, 1.0)
+    return Roc(attacker=attacker, false=false, true=named, others=200, seeds=1)
+
+
+def test_an_attack_looks_alike_in_every_panel_and_its_listener_is_named_once():
+    strong, weak = (0.2, 0.26, 0.5, 1.0), (0.0, 0.0, 0.1, 1.0)
+    curves = (
+        (roc("membership", "server", strong), roc("shadow_membership", "server", weak, "rmia")),
+        (roc("shadow_membership", "client/0", weak, "rmia"), roc("membership", "client/0", strong)),
+    )
+    bases = [setting("fedgn", {"sigma": s}) for s in SIGMAS]
+    rows = [row(base, 0.8, "unmix", "method", "p_leak", 0.5) for base in bases]
+    more = {base.key: {"roc": own} for base, own in zip(bases, curves, strict=True)}
+    looks = []
+    for panel in members(built(rows, more=more)):
+        found = re.findall(r'class="end (f\d) (s\d)"[^>]*>([^<]*)<', str(panel.drawing))
+        looks.append({text: (colour, dash) for colour, dash, text in found})
+    server, client = looks
+    assert list(server) == ["0.26 likelihood", "0.00 shadow rmia"]  # the most first
+    assert list(client) == ["0.26 likelihood, client/0", "0.00 shadow rmia, client/0"]
+    for one, other in zip(server.values(), client.values(), strict=True):
+        assert one[0] == other[0]  # the colour is the attack's
+        assert one[1] != other[1]  # the dashes are the listener's
 
 
 @pytest.fixture(scope="module")
