@@ -7,7 +7,6 @@ from typing import Literal
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
 from leakbench.base.reason import Reason, Why
-from leakbench.results.listener import Listener
 from leakbench.results.number import Number
 
 
@@ -21,7 +20,6 @@ class Evidence(Part):
     hides: bool = True  # does it claim to? What does not is its own control
     attacks: tuple[Number, ...] = ()
     cascade: Number | None = None
-    listener: Listener | None = None  # of whose attacks alone these are; None: of anyone's
     # Where several kinds of listener attacked: all single attacks, and the cascade of each.
     among: tuple[Number, ...] = ()
     cascades: tuple[Number, ...] = ()

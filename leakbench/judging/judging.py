@@ -194,7 +194,6 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
         hides=not setting.reference,
         attacks=tuple(own),
         cascade=special.get(CASCADE),
-        listener=listener,
         among=tuple(among),
         cascades=() if listener else tuple(together),
         any_attack=special.get(ANY),
