@@ -1,4 +1,4 @@
-"""Membership inference by what clients share of their examples: features, means, or data."""
+"""Membership inference by what clients share: features, means, prototypes, data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from attacks import _prototype_rows as prototypes
 from attacks._candidates import by_inputs, clients_of, unasked
 from attacks._feature_messages import Extractor, extractor, unextracted
 from attacks._membership_signals import beyond_usual
@@ -18,10 +19,12 @@ from leakbench.record import Message
 if TYPE_CHECKING:
     from torch import Tensor
 
-SHARED = ("features", "data", "mean_data")
+ROWS = ("features", "data", "mean_data")
+SHARED = (*ROWS, "prototype")
 RIDGE = 0.1  # of the mean variance of a number
 AUXILIARY = 1000  # examples, at most
 SECONDS = 0.1  # of a message
+OF_A_PROTOTYPE = 0.06  # seconds
 
 
 class SharedMembership(Attack):
@@ -40,6 +43,13 @@ class SharedMembership(Attack):
     PLoS Genetics 2008; Dwork et al., FOCS 2015, Section 1.1, there with one row and of independent
     numbers, which whitening makes them).
 
+    A prototype is one more mean: of embeddings (FedMetric), or of what examples pull at it while it
+    is trained (FedHide, FedGN, FedCS, FedAwS), so that it is read how it moves from one message to
+    the next; what was mixed in is taken out where that can be solved (``prototype_unmixing``). Each
+    says little, and what is drawn afresh for it cancels: of prototypes all rounds are added up
+    before anything is compared, in a metric that is whitened as far as their noise allows. What an
+    example adds is told by the method's own loss at the model that the client received.
+
     Features are made by the model that the client received in the round, up to the method's
     ``layer``. Candidates are of all that a client trained on, also where a method shares some of
     its examples alone: of the others nothing can be told here.
@@ -49,8 +59,8 @@ class SharedMembership(Attack):
     """
 
     about: ClassVar[str] = (
-        "whether a client was trained on an example, from the features, means or data that it"
-        " shared"
+        "whether a client was trained on an example, from the features, means, prototypes or data"
+        " that it shared"
     )
     paper: ClassVar[str] = "after Homer et al. (2008) and Dwork et al. (FOCS 2015)"
     metrics: ClassVar[tuple[Metric, ...]] = (MEMBERSHIP_AUC, MEMBERSHIP_TPR, MEMBERSHIP_TPR_LOW)
@@ -66,7 +76,7 @@ class SharedMembership(Attack):
     @property
     def threat(self) -> ThreatModel:
         return ThreatModel(
-            kinds=(*SHARED, "labels", "model"),
+            kinds=(*SHARED, "labels", "model", "statistics"),
             rounds="all",
             knows=("aux_data", "candidates", "method", "facts"),
             rung="public",
@@ -86,29 +96,24 @@ class SharedMembership(Attack):
             return why
         if run.facts.targets == "tokens":
             return "candidates are images, and what is shared of texts is none"
-        return unextracted(run) if "features" in self.attacks(run) else ""
+        read = self.attacks(run)
+        why = prototypes.unmade(run) if "prototype" in read else ""
+        return why or (unextracted(run) if "features" in read else "")
 
     def seconds(self, run: Outline) -> float:
-        return 2 + SECONDS * run.facts.clients * len(run.stages)
+        sent = [s for s in run.sent if (s["kind"], s["sender"]) == ("prototype", "client")]
+        many = sum(int(s["messages"]) for s in sent)
+        return 2 + SECONDS * run.facts.clients * len(run.stages) + OF_A_PROTOTYPE * many
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         asked, aux = view.know("candidates"), view.know("aux_data")
         some = aux.some(torch.randperm(len(aux), generator=rng)[:AUXILIARY].to(aux.y.device))
-        of, why = clients_of(asked).cpu(), dict[int, str]()
-        told: dict[int, list[Tensor]] = {}
-        kinds = [kind for kind in SHARED if kind in view.threat.kinds]
-        sent = [m for kind in kinds for m in view.of_others(view.messages(kind))]
-        for i, m in enumerate(sorted(sent, key=lambda m: (m.round, m.phase))):
-            view.progress(i / len(sent))
-            client = party(m.sender)
-            mine = asked.some((of == client).nonzero().flatten().to(asked.y.device))
-            if not len(mine):
-                continue
-            found = self._said(view, m, mine, some)
+        told, why = self._of_rows(view, asked, some)
+        for client, found in prototypes.added(view, asked, some, rng).items():
             if isinstance(found, str):
                 why[client] = found
-            elif found is not None:
-                told.setdefault(client, []).append(found)
+            else:
+                told.setdefault(client, []).append(self._added(found, asked, some, client))
         out = []
         for client in sorted({*told, *why}):
             unit = f"client/{client}"
@@ -118,6 +123,35 @@ class SharedMembership(Attack):
             else:
                 out.append(Guess(unit, view.round, failed=why[client]))
         return out
+
+    def _of_rows(
+        self, view: View, asked: Examples, aux: Examples
+    ) -> tuple[dict[int, list[Tensor]], dict[int, str]]:
+        """{client: what each of its messages with rows says, (n,)}, and why one says nothing."""
+        of, why = clients_of(asked).cpu(), dict[int, str]()
+        told: dict[int, list[Tensor]] = {}
+        kinds = [kind for kind in ROWS if kind in view.threat.kinds]
+        sent = [m for kind in kinds for m in view.of_others(view.messages(kind))]
+        for i, m in enumerate(sorted(sent, key=lambda m: (m.round, m.phase))):
+            view.progress(i / len(sent))
+            client = party(m.sender)
+            mine = asked.some((of == client).nonzero().flatten().to(asked.y.device))
+            if not len(mine):
+                continue
+            found = self._said(view, m, mine, aux)
+            if isinstance(found, str):
+                why[client] = found
+            elif found is not None:
+                told.setdefault(client, []).append(found)
+        return told, why
+
+    def _added(
+        self, found: list[prototypes.Added], asked: Examples, aux: Examples, client: int
+    ) -> Tensor:
+        """(n,) of all prototypes of a client."""
+        y = asked.y[clients_of(asked) == client].cpu()
+        known = aux.y[torch.isin(aux.y.cpu(), y).to(aux.y.device)].cpu()
+        return beyond_usual(prototypes.said(found, nearest=self.signal == "nearest"), y, known)
 
     def _said(self, view: View, m: Message, mine: Examples, aux: Examples) -> Tensor | str | None:
         """(n,) of one message; None where it has no row, else why it tells nothing."""

@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers.small_runs import again, trained
 
+from attacks import _prototype_rows as prototypes
 from attacks.shared_membership import SharedMembership, _whitened
 from leakbench import api
 from leakbench.attacking.public_facts import Outline
@@ -94,3 +95,90 @@ def test_one_auxiliary_example_of_a_class_will_do():
     flat, rows = _whitened(x, y, x[:2], y[:2], of=y)
     assert flat.isfinite().all()
     assert rows.isfinite().all()
+
+
+# Clients of six examples: of so few a mean says much.
+FEW = {**HELD, "dim": 32, "width": 32, "split": "class", "mean_local_size": 20, "held_out": 10}
+OWN = {"steps": 1, "epochs": 0, "fraction": 1.0, "optimizer": "sgd", "lr": 0.05, "batch": 6}
+CLASS = {**HELD, "dim": 32, "split": "class", "mean_local_size": 24, "held_out": 10}
+
+
+def metric(out, **params):
+    return made(out, "fedmetric", 4, FEW, **{**OWN, **params})
+
+
+def trained_prototypes(out, defense, **params):
+    how = {"own_lr": 1.0, "batch": 2, "lr": 0.02, **params}
+    return made(out, defense, 15, CLASS, **{**OWN, **how})
+
+
+def test_a_member_of_a_mean_embedding_is_traced(tmp_path):
+    row = found(metric(tmp_path, variant="true"), "tracing")
+    assert row["low"] > 0.75, row
+    assert row["floor"] < 0.62
+
+
+def test_a_far_centre_hides_members_and_its_control_does_not(tmp_path):
+    row = found(metric(tmp_path, scale=100.0), "tracing")
+    assert row["control"] > 0.75 > 0.65 > row["value"], row
+
+
+def test_a_trained_prototype_tells_by_how_it_moves(tmp_path):
+    row = found(trained_prototypes(tmp_path, "fedaws"), "tracing")
+    assert row["low"] > 0.6, row
+
+
+def test_what_was_mixed_into_a_prototype_is_taken_out(tmp_path):
+    row = found(trained_prototypes(tmp_path, "fedhide", alpha=0.1, k=3), "tracing")
+    assert row["low"] > 0.5, row
+
+
+@pytest.mark.parametrize("signal", ["nearest", "tracing"])
+@pytest.mark.parametrize("defense", ["fedmetric", "fedaws"])
+def test_of_examples_that_nobody_has_a_prototype_tells_nothing(
+    tmp_path, monkeypatch, signal, defense
+):
+    def held(data, client, own, rng):
+        return data.held_out[client, 5:].tolist()
+
+    monkeypatch.setattr(candidates, "_own", held)
+    if defense == "fedaws":
+        run = trained_prototypes(tmp_path, "fedaws")
+    else:
+        run = metric(tmp_path, variant="true")
+    assert abs(found(run, signal)["value"] - 0.5) < 0.12
+
+
+@pytest.mark.parametrize(
+    ("defense", "why"),
+    [("fedproto", "clients keep parts"), ("fedpcl", "clients keep"), ("feduv", "no features")],
+)
+def test_who_keeps_the_network_or_sends_no_prototype_is_not_asked(tmp_path, defense, why):
+    attack = SharedMembership()
+    task = {**HELD, "split": "class", "held_out": 2}
+    run = trained(tmp_path, defense, 1, task_params=task, record=EVERY, params=ONE)
+    assert why in attack.obstacle(Outline(again(run), attack.threat))
+
+
+def test_a_bank_says_no_client_by_which_model_a_row_was_made(tmp_path):
+    attack = SharedMembership(observer="client/0")
+    run = metric(tmp_path)
+    assert "in which round a row was sent" in attack.obstacle(Outline(again(run), attack.threat))
+
+
+def test_the_metric_of_prototypes_knows_how_much_is_noise():
+    dice = torch.Generator().manual_seed(0)
+
+    def one(noise):
+        spread = torch.tensor([3.0, 2, 1, 0.5], dtype=torch.float64)
+        each = torch.randn(200, 4, generator=dice, dtype=torch.float64) * spread
+        draw = torch.randn(4, generator=dice, dtype=torch.float64)
+        return prototypes.Added(each, each[:5].mean(0) + noise * draw)
+
+    def likeliest(messages):
+        spreads = [prototypes._spread(m) for m in messages]
+        found = prototypes.NOISES
+        return max(found, key=lambda k: prototypes._likelihood(messages, spreads, k))
+
+    assert likeliest([one(0.0) for _ in range(50)]) < 1
+    assert likeliest([one(50.0) for _ in range(50)]) >= 10
