@@ -18,18 +18,21 @@ if TYPE_CHECKING:
 NUMBERS = 2**26  # of the gradients of one update's examples, at most: of larger nets some weights
 AUXILIARY = 300  # examples, at most
 CHUNK = 64  # gradients side by side
+SUM = "aggregator"  # who sends sums
 
 
 @dataclass(frozen=True)
 class Heard:
     """An update, and what the examples that may be behind it would do to the same model.
 
-    Rows of the candidates of its sender come first, in their order, then auxiliary ones.
+    Rows of the candidates of its sender come first, in their order, then auxiliary ones. Of a sum
+    they are those of all clients: whose a candidate is said to be tells nothing there.
     """
 
     message: Message
     replay: Replay
-    asked: Batch  # the candidates that are said to be of its sender
+    asked: Batch  # the candidates that are said to be of its senders
+    clients: Tensor  # (n,) int64: of which client each is said to be
     others: Batch  # auxiliary examples
     private: Mapping[str, Tensor]
     last: dict[str, Any]  # what was worked out for the update before
@@ -133,22 +136,31 @@ def heard(view: View, rng: torch.Generator, most: int) -> Iterator[Heard]:
     candidates, aux = view.know("candidates"), view.know("aux_data")
     others = _batch(aux, torch.randperm(len(aux), generator=rng)[:AUXILIARY])
     last: dict[str, Any] = {}
+    of = clients_of(candidates)
     for m in _chosen(view, candidates, most):
-        replay = _replay(view, m, rng)
+        one = replace(m, sender=f"client/{min(view.others)}") if m.sender == SUM else m
+        replay = _replay(view, one, rng)
         if replay is None:
             continue
-        asked = _batch(candidates, (clients_of(candidates) == party(m.sender)).nonzero().flatten())
+        mine = (
+            torch.isin(of.cpu(), torch.tensor(view.others))
+            if m.sender == SUM
+            else of == party(m.sender)
+        )
+        asked = _batch(candidates, mine.nonzero().flatten())
         asked = replace(asked, x=asked.x.to(replay.dtype))
         behind = replace(others, x=others.x.to(replay.dtype))
         held = {k: v for k, v in replay.started(asked).items() if k in replay.unknown}
-        yield Heard(m, replay, asked, behind, held, last)
+        yield Heard(one, replay, asked, of[mine].cpu(), behind, held, last)
 
 
 def _chosen(view: View, candidates: Examples, most: int) -> list[Message]:
-    sent: dict[int, list[Message]] = {c: [] for c in clients_of(candidates).tolist()}
-    for m in [*view.messages("update", probe=False), *_of_several(view)]:
-        if party(m.sender) in sent:
-            sent[party(m.sender)].append(m)
+    """Of each client, and of sums, so many."""
+    asked = {f"client/{c}" for c in clients_of(candidates).tolist()}
+    sent: dict[str, list[Message]] = {}
+    for m in [*view.messages("update", probe=False), *_sums(view)]:
+        if m.sender in {*asked, SUM}:
+            sent.setdefault(m.sender, []).append(m)
     some: list[Message] = []
     for mine in sent.values():
         step = max(1.0, len(mine) / most)
@@ -156,16 +168,10 @@ def _chosen(view: View, candidates: Examples, most: int) -> list[Message]:
     return sorted(some, key=lambda m: (m.round, m.phase, party(m.sender)))
 
 
-def _of_several(view: View) -> list[Message]:
-    """To clients who attack, what two models tell of all others together: as if of each alone."""
-    if "sum" not in view.threat.kinds:
-        return []
+def _sums(view: View) -> list[Message]:
+    """The mean updates of several clients, as an aggregator sends them or two models tell them."""
     told = [m for m in view.messages("sum") if "update" in m.payload]
-    return [
-        replace(m, sender=f"client/{c}", kind="update", payload=m.payload["update"])
-        for m in told
-        for c in view.others
-    ]
+    return [replace(m, kind="update", payload=m.payload["update"]) for m in told]
 
 
 def _batch(some: Examples, rows: Tensor) -> Batch:

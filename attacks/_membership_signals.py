@@ -23,11 +23,11 @@ CLEAREST = 1e-6  # of the largest coefficient: no error is taken to be less
 ROUNDING = 4.0  # times: what stands out so far of rounding errors is no rounding error
 DEVIATION = 1.4826  # of a normal distribution, in median absolute deviations
 
-# Of the updates of a round: of each, {client: (n,) float64}, the higher the likelier a member.
-Signal = Callable[[Sequence[Heard]], "dict[int, Tensor]"]
+# Of the updates of a round: of each, (n,) float64, the higher the likelier a member.
+Signal = Callable[[Sequence[Heard]], "list[Tensor]"]
 
 
-def likelihood(round: Sequence[Heard]) -> dict[int, Tensor]:
+def likelihood(round: Sequence[Heard]) -> list[Tensor]:
     """Log of how much likelier the update is with the candidate's gradient in it than without.
 
     The update is taken as a sum of gradients, with a coefficient for each candidate and each
@@ -35,7 +35,7 @@ def likelihood(round: Sequence[Heard]) -> dict[int, Tensor]:
     other one does. A member's coefficient is w, the same for all, of which the likeliest is taken;
     the others' is 0; how far they err, auxiliary examples tell, whose is 0 for sure.
     """
-    return {_client(h): _log_odds(*_solved(h)) for h in round}
+    return [_log_odds(*_solved(h)) for h in round]
 
 
 def _solved(h: Heard) -> tuple[Tensor, Tensor]:
@@ -63,14 +63,14 @@ def _log_odds(found: Tensor, error: Tensor) -> Tensor:
     return max(told, key=lambda one: float(one.sum()))
 
 
-def span(round: Sequence[Heard]) -> dict[int, Tensor]:
+def span(round: Sequence[Heard]) -> list[Tensor]:
     """How nearly what a linear layer reads of the candidate lies in the row space of its update.
 
     A step moves the weights of such a layer by sums of (slope of an output) x (what it read of an
     example): of fewer examples than it has inputs the rows span those examples and nothing else,
     however small a part one has. Of several layers the one counts that says most.
     """
-    return {_client(h): _usual(_inside(h), h) for h in round}
+    return [_usual(_inside(h), h) for h in round]
 
 
 def _inside(h: Heard) -> Tensor:
@@ -117,35 +117,31 @@ def _read(h: Heard) -> dict[str, Tensor]:
     return found
 
 
-def loss(round: Sequence[Heard]) -> dict[int, Tensor]:
+def loss(round: Sequence[Heard]) -> list[Tensor]:
     """How much further the client's own training took the candidate's loss down than others' did.
 
     The other clients of the round began at the same model: the world in which the candidate is no
     member; of many the next ``OTHERS``. Where there are none, how far it fell.
     """
-    out = {}
+    out = []
     for i, h in enumerate(round):
         before = h.losses()
         some = [*round[i:], *round[:i]][: OTHERS + 1]
         own, *others = [(before - h.losses(o.moved(o.message))).double().cpu() for o in some]
         # One client that sends what is no model hides nobody.
         usual = torch.stack(others).nan_to_num(nan=torch.inf).median(0).values if others else 0.0
-        out[_client(h)] = _usual(own - usual, h)
+        out.append(_usual(own - usual, h))
     return out
 
 
-def cosine(round: Sequence[Heard]) -> dict[int, Tensor]:
+def cosine(round: Sequence[Heard]) -> list[Tensor]:
     """The cosine of the candidate's gradient and the update: FedMIA's signal."""
-    out = {}
+    out = []
     for h in round:
         slopes, update = h.gradients()
         near = torch.nn.functional.cosine_similarity(slopes, update[None], dim=1)
-        out[_client(h)] = _usual(near.double().cpu(), h)
+        out.append(_usual(near.double().cpu(), h))
     return out
-
-
-def _client(h: Heard) -> int:
-    return int(h.message.sender.removeprefix("client/"))
 
 
 def _usual(told: Tensor, h: Heard) -> Tensor:

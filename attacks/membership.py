@@ -57,8 +57,10 @@ class Membership(Attack):
     inputs are what the method's start makes of a client that has the candidates. A loss that
     compares the examples of a batch is another one there.
 
-    A client that attacks reads the mean update of all others off two models, and takes it for that
-    of each (Melis et al., S&P 2019).
+    Of updates that are summed before the server has them, and of those of which a client that
+    attacks reads the mean off two models (Melis et al., S&P 2019), it is asked whether a candidate
+    is in anybody's data: all candidates are held against the sum alike, and whose each is said to
+    be only parts them into units.
 
     Floor: how far the candidate is from the nearest auxiliary example of its class, which is no
     message at all. Where that, or any classifier of the inputs, parts the candidates, the question
@@ -90,10 +92,10 @@ class Membership(Attack):
     def threat(self) -> ThreatModel:
         kinds: tuple[str, ...] = (
             *("update", "model", "prototype", "statistics", "features", "labels", "mean_data"),
-            *("data", "generator", "identifier", "variate"),
+            *("data", "generator", "identifier", "variate", "sum"),
         )
         return ThreatModel(
-            kinds=(*kinds, "sum") if self.curious else kinds,
+            kinds=kinds,
             rounds="all",
             knows=("aux_data", "candidates", "method", "facts"),
             rung="paper" if self.signal == "cosine" else "public",
@@ -116,7 +118,8 @@ class Membership(Attack):
     def _of_an_update(self, run: Outline) -> float:
         """Of each client, predicted, of as many as were kept."""
         weights = sum(p.numel() for p in run.module().parameters())
-        kept = run.updates / max(run.facts.clients, 1)
+        # A sum is held against the candidates of all clients.
+        kept = run.updates / max(run.facts.clients, 1) + len(run.traffic("sum"))
         clients = run.facts.clients * min(1.0, kept / self.updates)
         return clients * EXAMPLES * (SECONDS + weights * OF_A_WEIGHT)
 
@@ -125,8 +128,10 @@ class Membership(Attack):
         updates = heard(view, rng, self.updates)
         for (t, _), of_round in groupby(updates, key=lambda h: (h.message.round, h.message.phase)):
             view.progress(t / max(view.last, 1))
-            for client, values in SIGNALS[self.signal](list(of_round)).items():
-                told.setdefault(client, []).append(values)
+            together = list(of_round)
+            for h, values in zip(together, SIGNALS[self.signal](together), strict=True):
+                for client in sorted({*h.clients.tolist()}):
+                    told.setdefault(client, []).append(values[h.clients == client])
         out = []
         for client, rounds in told.items():
             each = torch.stack(rounds)

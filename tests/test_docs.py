@@ -181,7 +181,8 @@ class TestLimits:
         assert set(asks) == {"membership", "shadow_membership", "shared_membership", *tell}
         membership = registry.load_plugin("attacks", "membership")
         read = {kind for v in membership.variants for kind in membership(**v).threat.kinds}
-        assert "sum" not in read
+        assert "sum" in read
+        assert "prototype" in registry.load_plugin("attacks", "shared_membership")().threat.kinds
         verbs = [n for n, _ in inspect.getmembers(View, inspect.isfunction) if n[0] != "_"]
         assert sorted(verbs) == [
             "covers",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from helpers.small_runs import again, trained
@@ -125,3 +127,47 @@ def test_log_odds_prefer_what_is_found_beyond_its_error():
     odds = signals._log_odds(found, error)
     assert odds[0] > 2 > 0 > odds[1] > -1
     assert odds[2] < odds[1]
+
+
+# Ten clients of two dozen, in a step each on all they have; the server receives the sum.
+SUMMED = {**WIDE, "split": "iid", "clients": 10, "mean_local_size": 24, "held_out": 12}
+ALL_IN_A_STEP = {"batch": 32, "steps": 1, "optimizer": "sgd", "lr": 0.5, "fraction": 1.0}
+
+
+def summed(out, rounds=3):
+    how = {"task_params": SUMMED, "record": Policy(name="all", probes=0)}
+    return trained(
+        out, "fedavg", rounds, params=ALL_IN_A_STEP, wrappers=[("secure_sum", {})], **how
+    )
+
+
+def test_a_sum_tells_who_is_in_anybodys_data(tmp_path):
+    run = summed(tmp_path)
+    found = rows(run, "likelihood")
+    assert found["value"] > 0.95, found  # of fewer examples than there are weights
+    assert found["floor"] < 0.65
+    assert found["n"] == 10
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_a_sum_over_nobodys_candidates_tells_nothing(tmp_path, monkeypatch, signal):
+    def held(data, client, own, rng):
+        return data.held_out[client, 6:].tolist()
+
+    monkeypatch.setattr(candidates, "_own", held)
+    assert abs(rows(summed(tmp_path), signal)["value"] - 0.5) < 0.12
+
+
+def test_of_a_sum_nobody_is_told_whose_a_candidate_is(tmp_path):
+    attack = Membership(signal="likelihood")
+    run = summed(tmp_path, 2)
+    told = {}
+    for shift in (0, 1):
+        recording = again(run)
+        asked = recording.known("candidates")
+        clients = (asked.client + shift) % 10
+        recording._examples["candidates"] = replace(asked, client=clients)
+        guesses = attack(View(attack.threat, recording, 2))
+        found = {g.unit: g.tensors["membership"] for g in guesses}
+        told[shift] = torch.cat([found[f"client/{(c + shift) % 10}"] for c in range(10)])
+    assert torch.allclose(told[0], told[1])
