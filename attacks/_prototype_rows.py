@@ -117,7 +117,8 @@ class _Heard:
 
     def listen(self, sent: Sequence[Message], rng: torch.Generator) -> None:
         """Take in all messages, the oldest first."""
-        self.why = "" if self.own else UNSOLVED if sent else UNFIT
+        unread = UNSOLVED if sent else UNFIT
+        self.why = "" if self.own else unread
         for m in sent:
             if m.round not in self.own:
                 continue

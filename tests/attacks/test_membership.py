@@ -56,8 +56,9 @@ def null(tmp_path_factory):
     params = {"batch": 32, "steps": 1, "optimizer": "sgd", "lr": 0.5, "fraction": 1.0}
     record = Policy(name="all", probes=0)
     folder = tmp_path_factory.mktemp("null")
-    yield trained(folder, "fedavg", 6, params=params, record=record, **how)
+    run = trained(folder, "fedavg", 6, params=params, record=record, **how)
     patch.undo()
+    return run
 
 
 @pytest.mark.parametrize("signal", SIGNALS)
