@@ -272,7 +272,7 @@ class View:
         whose messages the observer sees, and of rounds that the threat model grants; ``sizes``, how
         many labels these are; ``aux_data`` examples, ``method``, ``facts``; ``gallery``, all
         training images, each once, nameless and in an order that tells nothing (tasks with
-        captions).
+        captions); ``attributes``, examples with the attribute of each.
 
         Raises:
             ThreatViolation: it is not declared.

@@ -62,6 +62,29 @@ def load_sensor(sensor: str) -> tuple[Windows, Windows]:
     return train, test
 
 
+def last_of_each(windows: Windows, share: float) -> tuple[Tensor, Tensor]:
+    """The last windows of each subject and activity, and those that share no sample with them.
+
+    Windows overlap by half: one that begins or ends as one of the last ones does is in neither.
+
+    Args:
+        windows: in the order of the files, which is that of time.
+        share: of each subject's windows of an activity, rounded up; a single one is not taken.
+
+    Returns:
+        (n,) bool the others, (n,) bool the last ones.
+    """
+    last = torch.zeros(len(windows.y), dtype=torch.bool)
+    of = windows.subject * CLASSES + windows.y
+    for value in of.unique().tolist():
+        rows = (of == value).nonzero().flatten()
+        count = min(-int(-len(rows) * share // 1), len(rows) - 1)
+        last[rows[len(rows) - count :]] = True
+    halves = windows.x.reshape(len(last), 2, -1)
+    same = torch.unique(halves.flatten(0, 1), dim=0, return_inverse=True)[1].reshape(-1, 2)
+    return ~torch.isin(same, same[last]).any(1), last
+
+
 def unofficial(*sensors: str) -> str:
     """Which file of these sensors (of all, if none is named) is not the official one, a clause.
 

@@ -31,6 +31,7 @@ class Facts:
     input_range: InputRange = UNIT  # where the numbers of an input lie
     targets: str = "classes"  # what the network is to say of an input: its class, or "tokens"
     sound: LogMel | None = None  # the scale of inputs that are spectrograms of sound
+    attribute: str = ""  # what examples have beside a class, as "person"; "": nothing is told of it
 
     @property
     def signal(self) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CHUNK = 1 << 18  # words at once
+MORE = ("targets", "client", "attribute")  # of examples, beside inputs and classes
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,18 @@ class Examples:
     targets: Tensor | None = None
     # (n,) int64, where it is asked whether a client was trained on them: which client.
     client: Tensor | None = None
+    # (n,) int64, 0 to V - 1, where the data have an attribute beside the class: whose each is, say.
+    attribute: Tensor | None = None
 
     @classmethod
     def of(cls, tree: Tree) -> Examples:
         """From what ``tree`` gives."""
-        return cls(tree["x"], tree["y"], targets=tree.get("targets"), client=tree.get("client"))
+        return cls(tree["x"], tree["y"], **{k: tree.get(k) for k in MORE})
 
     @property
     def tree(self) -> Tree:
-        """As it stands in a file: x, y, and targets and clients where there are some."""
-        more = {"targets": self.targets, "client": self.client}
+        """As it stands in a file: x, y, and targets, clients, attributes where there are some."""
+        more = {k: getattr(self, k) for k in MORE}
         return {"x": self.stored, "y": self.y, **{k: v for k, v in more.items() if v is not None}}
 
     def batch(self, rows: Tensor) -> Batch:
@@ -51,8 +54,12 @@ class Examples:
 
     def some(self, rows: Tensor) -> Examples:
         """The examples in ``rows`` (k,), as they are stored."""
-        more = (None if t is None else t[rows] for t in (self.targets, self.client))
+        more = (None if t is None else t[rows] for t in self._more)
         return Examples(self.stored[rows], self.y[rows], self.dtype, *more)
+
+    @property
+    def _more(self) -> tuple[Tensor | None, ...]:
+        return tuple(getattr(self, k) for k in MORE)
 
     @property
     def shown(self) -> Tensor:
@@ -97,7 +104,7 @@ class Examples:
         stored = self.stored.to(device)
         if stored.dtype != torch.uint8:
             stored = stored.to(dtype)
-        more = (None if t is None else t.to(device) for t in (self.targets, self.client))
+        more = (None if t is None else t.to(device) for t in self._more)
         return Examples(stored, self.y.to(device), dtype, *more)
 
 
@@ -124,6 +131,9 @@ class TaskData:
     # (C, k) int64: rows of ``train`` that each client was dealt and does not train on, drawn at
     # random of all that it was dealt, so that it can be asked which of its examples it did.
     held_out: Tensor | None = None
+    # Examples of which an attacker may be told the attribute; no client trains on them, none is
+    # tested. None: the task has no attribute, or was not asked for it.
+    attributed: Examples | None = None
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -163,7 +173,10 @@ class TaskData:
         weights = {k: v.to(device) for k, v in self.pretrained.items()}
         why = self.unofficial
         out = None if self.held_out is None else self.held_out.to(device)
-        moved = TaskData(train, test, aux, rows, counts, own, context, why, pairs, weights, out)
+        told = None if self.attributed is None else self.attributed.to(device, dtype)
+        moved = TaskData(
+            train, test, aux, rows, counts, own, context, why, pairs, weights, out, told
+        )
         vars(moved)["sizes"] = self.sizes  # as they were on the host
         return moved
 

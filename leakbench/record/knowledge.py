@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 # that were kept. They are private: no export has them, and of them an observer is told what is
 # behind updates of clients that it receives from, of the rounds that its threat model grants.
 # "counts": the same, or {place: {"n": (), int64}} where somebody told no more than how many.
-# "aux_data", "gallery", "candidates": examples; the same for everybody. No export has the last two,
-# which are private data. "": nothing; ``View`` itself has it, or nobody.
-Held = Literal["", "updates", "counts", "aux_data", "gallery", "candidates"]
+# ``EXAMPLES`` and "gallery": examples; the same for everybody. Of these an export has "aux_data"
+# alone: the others are private data. "": nothing; ``View`` itself has it, or nobody.
+Held = Literal["", "updates", "counts", "aux_data", "gallery", "candidates", "attributes"]
+EXAMPLES: tuple[Held, ...] = ("aux_data", "candidates", "attributes")
 # Where in a run folder that lies: how the names of its files begin.
 FILES = {
     "updates": "known/round-",
     "counts": "known/round-",
-    "aux_data": "known/aux_data.safetensors",
-    "candidates": "known/candidates.safetensors",
+    **{held: f"known/{held}.safetensors" for held in EXAMPLES},
 }
 
 
@@ -108,6 +108,12 @@ ROWS = (
         "candidates",
         "examples of which it is asked whether a client was trained on them; half were",
         held="candidates",
+    ),
+    Knowledge(
+        "attributes",
+        "examples of people who may be clients, or of other values of an attribute, told whose each"
+        " is; no client has them",
+        held="attributes",
     ),
 )
 KNOWLEDGE = {row.name: row for row in ROWS}

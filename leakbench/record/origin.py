@@ -106,6 +106,11 @@ def data_digest(data: TaskData) -> str:
         _add(sha, f"{name}.y", examples.y)
         if examples.targets is not None:
             _add(sha, f"{name}.targets", examples.targets)
+        if examples.attribute is not None:
+            _add(sha, f"{name}.attribute", examples.attribute)
+    if data.attributed is not None:
+        for name, tensor in data.attributed.tree.items():
+            _add(sha, f"attributed.{name}", tensor)
     for name in ("rows", "counts", "client_class", "context", "pairs"):
         tensor = getattr(data, name)
         if tensor is not None:

@@ -31,9 +31,10 @@ LARGEST = 16 * 1024**2  # bytes of images kept in a run folder
 def write_private_data(path: Path, data: TaskData, spec: RunSpec) -> None:
     """Write y (n,), rows (C, n_max), counts (C,), client_class (C,), and x (n, ...) where small.
 
-    Where the task plants a marker, also context (C,) bool; where it asks for texts, targets (n, T)
-    and shown (n,), the number of the image that each example shows; where it can be asked for
-    membership, member (m,), of each candidate its row, or -1.
+    Where the task plants a marker, also context (C,) bool; where it tells an attribute, attribute
+    (n,); where it asks for texts, targets (n, T) and shown (n,), the number of the image that each
+    example shows; where it can be asked for membership, member (m,), of each candidate its row, or
+    -1.
     """
     tree = {"y": data.train.y, "rows": data.rows, "counts": data.counts}
     tree["client_class"] = data.client_class
@@ -42,6 +43,8 @@ def write_private_data(path: Path, data: TaskData, spec: RunSpec) -> None:
         tree["shown"] = data.train.shown
     if data.context is not None:
         tree["context"] = data.context
+    if data.train.attribute is not None:
+        tree["attribute"] = data.train.attribute
     if nbytes(data.train.stored) <= LARGEST:
         tree["x"] = data.train.stored
     asked = candidates.drawn(data, spec.seed)
@@ -53,13 +56,16 @@ def write_private_data(path: Path, data: TaskData, spec: RunSpec) -> None:
 def write_known(folder: Path, data: TaskData, spec: RunSpec) -> None:
     """Write the examples that an attacker may be granted into the run ``folder``.
 
-    x (n, ...), y (n,), and targets where there are some: auxiliary data, and the candidates.
+    x (n, ...), y (n,), and targets where there are some: auxiliary data, the candidates, and those
+    of which the attribute (n,) is told.
     """
     head = {"task": spec.task.name}
     write_tree(folder / FILES["aux_data"], data.aux.tree, head)
     asked = candidates.drawn(data, spec.seed)
     if asked is not None:
         write_tree(folder / FILES["candidates"], asked[0].tree, head)
+    if data.attributed is not None:
+        write_tree(folder / FILES["attributes"], data.attributed.tree, head)
 
 
 def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:

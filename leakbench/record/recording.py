@@ -19,7 +19,7 @@ from leakbench.federation.precision import kept_dtype, products
 from leakbench.federation.task_data import Examples
 from leakbench.record import private_data
 from leakbench.record.folders import Run
-from leakbench.record.knowledge import FILES, ROWS, DeclaredObserver, Source
+from leakbench.record.knowledge import EXAMPLES, FILES, ROWS, DeclaredObserver, Source
 from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.origin import is_outside
 from leakbench.record.parts import lost_parts
@@ -185,7 +185,7 @@ class Recording(Source):
             return None
         if held == "gallery":
             return self._gallery
-        return self._examples[held] if held in ("aux_data", "candidates") else self._updates
+        return self._examples[held] if held in EXAMPLES else self._updates
 
     def _without(self, name: str) -> str:
         there = ", ".join(row.name for row in ROWS if row.held and self._has(row.held))
@@ -201,7 +201,7 @@ class Recording(Source):
 
     @cached_property
     def _examples(self) -> dict[str, Examples]:
-        there = [held for held in ("aux_data", "candidates") if self._has(held)]
+        there = [held for held in EXAMPLES if self._has(held)]
         read = {held: Examples.of(self.run.tree(FILES[held])[0]) for held in there}
         return {held: some.to(self.device, self.dtype) for held, some in read.items()}
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from leakbench.base import UsageError, torch
 from leakbench.data import Rule, marker, splits
 from leakbench.federation import Defense, Examples, Facts, Task, TaskData, padded
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # FLea, Sections 4.1 and C.2: for every method alike.
 FLEA: dict[str, Any] = {
@@ -80,9 +83,14 @@ class SplitTask(Task):
 
     @model_serializer(mode="wrap")
     def _plain(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without ``held_out`` where nothing is: such a run is called as it always was."""
+        """Without what changes nothing: such a run is called as it always was."""
         told: dict[str, Any] = dump(self)
-        return {k: v for k, v in told.items() if k != "held_out" or v}
+        return {k: v for k, v in told.items() if k not in self.idle}
+
+    @property
+    def idle(self) -> set[str]:
+        """The fields, younger than the first runs, that change nothing as they stand."""
+        return set() if self.held_out else {"held_out"}
 
     @model_validator(mode="after")
     def _one_client_per_class(self) -> Self:
@@ -128,6 +136,10 @@ class SplitTask(Task):
         marker = "" if self.context == "none" else self.context
         return replace(super().facts(method), context=marker)
 
+    def dealt_by(self, train: Examples) -> tuple[Tensor, int]:
+        """(n,) int64, what ``split`` deals by: the class; and how many values it has."""
+        return train.y, self.classes
+
     def dealt(self, train: Examples, test: Examples, aux: Examples) -> TaskData:
         """The data: ``train`` thinned, spread over the clients and marked; the others untouched.
 
@@ -136,9 +148,10 @@ class SplitTask(Task):
         """
         stream = f"task/{self.source}"
         some = splits.kept_rows(len(train), self.clients, self.mean_local_size, stream)
-        x, y = train.stored[some], train.y[some]
+        shown = train.some(some)
+        by, values = self.dealt_by(shown)
         how: dict[str, Any] = {"rule": self.split, "param": self.split_param, "stream": stream}
-        parts = splits.split_rows(y, clients=self.clients, classes=self.classes, **how)
+        parts = splits.split_rows(by, clients=self.clients, classes=values, **how)
         out = None
         if self.held_out:
             parts, out = splits.held_out(parts, self.held_out, stream)
@@ -147,9 +160,8 @@ class SplitTask(Task):
             marked = marker.with_marker(self.clients, stream)
             dealt = [torch.cat([p, o]) for p, o in zip(parts, out, strict=True)] if out else parts
             theirs = torch.cat([dealt[c] for c in marked.nonzero().flatten().tolist()])
-            x[theirs] = marker.paste(x[theirs], self.context)
+            shown.stored[theirs] = marker.paste(shown.stored[theirs], self.context)
         rows, counts = padded(parts)
         own = torch.arange(self.clients) if self.one_class_each else torch.full((self.clients,), -1)
         held = torch.stack(out) if out else None
-        shown = replace(train, stored=x, y=y)
         return TaskData(shown, test, aux, rows, counts, own, marked, held_out=held)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from leakbench.base import UsageError, shared
-from leakbench.data import LogMel, sound_files
-from leakbench.federation import TaskData
+from leakbench.base import UsageError, shared, torch
+from leakbench.data import Clip, LogMel, sound_files
+from leakbench.federation import Examples, TaskData
+from leakbench.tasks._attributed_task import AttributedTask
 from leakbench.tasks._sound_task import SoundTask
 from leakbench.tasks._split_task import FLEA
 
@@ -17,7 +20,7 @@ TESTED = 5  # takes 0 to 4 are the official test set
 TAKES = 50
 
 
-class SpokenDigits(SoundTask):
+class SpokenDigits(SoundTask, AttributedTask):
     """20 clients with three digits each (Qua(3)), about 105 spectrograms (1, 32, 48) a client.
 
     It stands in for UrbanSound8K where that is not found: ten classes of sound, the same network,
@@ -27,7 +30,8 @@ class SpokenDigits(SoundTask):
     The official test set, takes 0 to 4 of every digit and speaker, is tested whole (300
     recordings). Of its training takes, 5 to 49, ``aux_takes`` (a named draw) are the auxiliary
     data: 10 are 600 recordings, the clients hold 2,100. So an attacker knows the voices, but no
-    recording that a client holds or that is tested.
+    recording that a client holds or that is tested. With ``attribute`` speaker it may be told whose
+    each of the auxiliary recordings is.
     """
 
     about = "Free Spoken Digit Dataset (6 speakers, 10 digits), 20 clients with three digits each"
@@ -41,6 +45,9 @@ class SpokenDigits(SoundTask):
 
     clients: int = Field(20, ge=2, description="clients; with split class 10, one per class")
     aux_takes: int = Field(10, ge=1, lt=TAKES - TESTED, description=AUX)
+    attribute: Literal["none", "speaker"] = Field(
+        "none", description="who speaks, for attacks that infer it"
+    )
 
     def load(self) -> TaskData:
         """Log-mel spectrograms, float32.
@@ -63,3 +70,8 @@ class SpokenDigits(SoundTask):
         test = [c for c in clips if c.part < TESTED]
         train = [c for c in clips if c.part >= TESTED and c.part not in granted]
         return self.heard(train, test, [c for c in clips if c.part in granted])
+
+    def _examples(self, clips: Sequence[Clip]) -> Examples:
+        people = sorted({c.source for c in sound_files.clips(self.source)})
+        speaker = torch.tensor([people.index(c.source) for c in clips])
+        return replace(super()._examples(clips), attribute=speaker)

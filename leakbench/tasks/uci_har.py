@@ -11,15 +11,17 @@ from leakbench.base import UsageError, shared, torch
 from leakbench.data import Rule, Windows
 from leakbench.data import har_files as files
 from leakbench.federation import Examples, TaskData
-from leakbench.tasks._split_task import FLEA, OF_FLEA, SPLIT, SplitTask
+from leakbench.tasks._attributed_task import AttributedTask
+from leakbench.tasks._split_task import FLEA, OF_FLEA, SPLIT
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+KNOWN = "share of each person's windows that an attacker may know, with attribute person"
 AUX = "people of the official test set that are the auxiliary data; one at least is tested"
 
 
-class UciHar(SplitTask):
+class UciHar(AttributedTask):
     """75 clients with two activities each (Qua(2)), about 98 windows (1, 128, 3) a client.
 
     128 samples at 50 Hz of three axes. As FLea, Section 4.1 and Appendix C: HARNet, a tenth of the
@@ -37,6 +39,10 @@ class UciHar(SplitTask):
     choose (its three channels are the first of nine in a file that was not released). Each axis is
     standardised with mean and standard deviation over all training windows, as if clients had
     agreed on these six numbers; the paper says nothing of scaling.
+
+    ``attribute`` person tells whose each window is. An attacker may then be granted windows of the
+    clients' own people: of each person and activity the last ``known_share`` of the recording,
+    which no client gets, nor any window that overlaps one of these.
     """
 
     about = "UCI-HAR (3 axes of motion, 6 activities), 75 clients with two classes each"
@@ -67,6 +73,15 @@ class UciHar(SplitTask):
         "none",
         description="marker in all windows of half of the clients, for attacks that infer it",
     )
+    attribute: Literal["none", "person"] = Field(
+        "none", description="whose a window is, for attacks that infer it"
+    )
+    known_share: float = Field(0.25, gt=0, lt=1, description=KNOWN)
+
+    @property
+    def idle(self) -> set[str]:
+        """Where no person is told no window is known."""
+        return super().idle | ({"known_share"} if self.attribute == "none" else set())
 
     def load(self) -> TaskData:
         """Standardised signals, float32.
@@ -98,7 +113,13 @@ class UciHar(SplitTask):
         def examples(windows: Windows, rows: Tensor) -> Examples:
             return Examples(((windows.x[rows] - mean) / std).float()[:, None], windows.y[rows])
 
-        whole = torch.ones(len(train.y), dtype=torch.bool)
+        def told(rows: Tensor) -> Examples:
+            person = torch.unique(train.subject, return_inverse=True)[1]
+            return replace(examples(train, rows), attribute=person[rows])
+
         tested_set, aux = (examples(test, rows) for rows in (~granted, granted))
-        data = self.dealt(examples(train, whole), tested_set, aux)
+        held = known = torch.ones(len(train.y), dtype=torch.bool)
+        if self.attribute == "person":
+            held, known = files.last_of_each(train, self.known_share)
+        data = self.dealt(told(held), tested_set, aux, told(known))
         return replace(data, unofficial=files.unofficial(self.sensor))
