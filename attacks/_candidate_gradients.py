@@ -91,36 +91,52 @@ class Heard:
             return found
 
         rows = []
-        for some in self._of_each(batch, slope):
+        for some in _of_each(self.replay, batch, slope):
             each = [some[k].flatten(1)[:, at] for k, at in places.items()]
             rows.append(torch.cat(each, 1).float().nan_to_num(0.0, 0.0, 0.0))
         return torch.cat(rows)
 
     def losses(self, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """(n,) of each example at the model received, or at these ``weights``; no gradient."""
-        told = dict(weights or {})
-
-        def loss(*one: Tensor) -> Tensor:
-            return self.replay.loss(_alone(*one), self.private, weights=told, mode=False)
-
-        with torch.no_grad():
-            return torch.cat(list(self._of_each(self.both, loss)))
-
-    def _of_each(self, batch: Batch, what: Callable[..., Any]) -> Iterator[Any]:
-        """``what`` of each example alone, stacked, some examples at a time."""
-        for rows in torch.split(torch.arange(len(batch.y)), CHUNK):
-            some = batch.some(rows)
-            given = [t for t in (some.x, some.y, some.targets) if t is not None]
-            if self.replay.vectorises:
-                yield torch.func.vmap(what)(*given)
-            else:
-                found = [what(*one) for one in zip(*given, strict=True)]
-                yield torch.utils._pytree.tree_map(lambda *parts: torch.stack(parts), *found)
+        return losses_of(self.replay, self.both, self.private, weights)
 
     def moved(self, message: Message) -> dict[str, Tensor]:
         """The model received, moved by an update."""
-        model, payload = self.replay.inbox["model"], message.payload
-        return {k: model[k] + payload[k].to(model[k]) for k in self.replay.trained & payload.keys()}
+        return moved_by(self.replay, message)
+
+
+def losses_of(
+    replay: Replay,
+    batch: Batch,
+    private: Mapping[str, Tensor],
+    weights: Mapping[str, Tensor] | None = None,
+) -> Tensor:
+    """(n,) of each example at the model received, or at these ``weights``; no gradient."""
+    told = dict(weights or {})
+
+    def loss(*one: Tensor) -> Tensor:
+        return replay.loss(_alone(*one), private, weights=told, mode=False)
+
+    with torch.no_grad():
+        return torch.cat(list(_of_each(replay, batch, loss)))
+
+
+def moved_by(replay: Replay, message: Message) -> dict[str, Tensor]:
+    """The model received, moved by an update."""
+    model, payload = replay.inbox["model"], message.payload
+    return {k: model[k] + payload[k].to(model[k]) for k in replay.trained & payload.keys()}
+
+
+def _of_each(replay: Replay, batch: Batch, what: Callable[..., Any]) -> Iterator[Any]:
+    """``what`` of each example alone, stacked, some examples at a time."""
+    for rows in torch.split(torch.arange(len(batch.y)), CHUNK):
+        some = batch.some(rows)
+        given = [t for t in (some.x, some.y, some.targets) if t is not None]
+        if replay.vectorises:
+            yield torch.func.vmap(what)(*given)
+        else:
+            found = [what(*one) for one in zip(*given, strict=True)]
+            yield torch.utils._pytree.tree_map(lambda *parts: torch.stack(parts), *found)
 
 
 def _alone(x: Tensor, y: Tensor, targets: Tensor | None = None) -> Batch:
@@ -139,7 +155,7 @@ def heard(view: View, rng: torch.Generator, most: int) -> Iterator[Heard]:
     of = clients_of(candidates)
     for m in _chosen(view, candidates, most):
         one = replace(m, sender=f"client/{min(view.others)}") if m.sender == SUM else m
-        replay = _replay(view, one, rng)
+        replay = replayed(view, one, rng)
         if replay is None:
             continue
         mine = (
@@ -179,7 +195,7 @@ def _batch(some: Examples, rows: Tensor) -> Batch:
     return Batch(one.x, one.y, one.targets)
 
 
-def _replay(view: View, m: Message, rng: torch.Generator) -> Replay | None:
+def replayed(view: View, m: Message, rng: torch.Generator) -> Replay | None:
     """The loss behind an update; None where the model was not kept, or it says nothing."""
     made = {t.phase: t for t in trainings(view.loss_method(), m.round, last=view.last)}
     if m.phase not in made:

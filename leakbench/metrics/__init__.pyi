@@ -1,4 +1,6 @@
 from . import topics as topics
+from .attributes import ATTRIBUTE_ACCURACY as ATTRIBUTE_ACCURACY
+from .attributes import ATTRIBUTE_AUC as ATTRIBUTE_AUC
 from .captions import IMAGE_FOUND as IMAGE_FOUND
 from .captions import WORD_PRECISION as WORD_PRECISION
 from .captions import WORD_RECALL as WORD_RECALL

@@ -94,6 +94,17 @@ MEMBERS = Topic(
     ),
     listens=True,
 )
+ATTRIBUTES = Topic(
+    name="attributes",
+    order=10,
+    kinds=("update", "features", "data", "mean_data"),
+    kind="update",
+    ask=(
+        "send what they learned in place of their data. Can an attacker who knows some people tell"
+        " whose data they are?"
+    ),
+    listens=True,
+)
 CAPTIONS = Topic(
     name="captions",
     order=8,

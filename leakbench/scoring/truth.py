@@ -61,6 +61,17 @@ class Truth:
         asked = self.run.tree(FILES["candidates"])[0]
         return {**asked, "member": self.data["member"] >= 0}
 
+    @cached_property
+    def attributed(self) -> Tree:
+        """The examples of which the attribute may be told: x (n, ...), y (n,), attribute (n,).
+
+        Raises:
+            NotMeasured: the record has none.
+        """
+        if FILES["attributes"] not in self.run.meta["files"]:
+            raise NotMeasured("the record has no examples whose attribute an attacker could know")
+        return self.run.tree(FILES["attributes"])[0]
+
     def images(self, rows: Tensor) -> Tensor:
         """The training images in ``rows`` (k,), (k, ...) float64.
 
@@ -157,6 +168,25 @@ class Answer:
         asked = self.truth.candidates
         own: Tensor = asked["member"][asked["client"] == self.client]
         return own
+
+    @property
+    def attribute(self) -> Tensor:
+        """(n,) int64: of all training examples, whoever holds them.
+
+        Raises:
+            NotMeasured: the task tells none.
+        """
+        data = self.truth.data
+        if "attribute" not in data:
+            raise NotMeasured("the task tells no attribute of its examples (see task.attribute)")
+        whole: Tensor = data["attribute"]
+        return whole
+
+    @property
+    def attribute_counts(self) -> Tensor:
+        """(V,) int64: how many examples of each value the client holds."""
+        whole = self.attribute
+        return whole[self.examples].bincount(minlength=int(whole.max()) + 1)
 
     @property
     def signal(self) -> bool:
