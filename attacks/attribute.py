@@ -13,16 +13,17 @@ from attacks._attributes import blind_guess, unknown
 from attacks._candidate_gradients import losses_of, moved_by, replayed
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
 from leakbench.base import torch
-from leakbench.federation import Batch, Training, party, trainings
+from leakbench.federation import Batch, Net, Training, moved, party, trainings
 from leakbench.metrics import ATTRIBUTE_AUC
 from leakbench.record import Message
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+CHUNK = 500  # examples of one forward pass
 EXAMPLES = 1000  # known ones whose loss is looked at, at most
 # Seconds of a local step, of an example's loss, and of each weight in both.
-STEP, LOSS, OF_A_WEIGHT = 0.005, 2e-4, 2e-9
+STEP, LOSS, OF_A_WEIGHT = 0.01, 2e-5, 1e-9
 ALIKE = "its updates say the same of every value of the attribute"
 
 
@@ -36,8 +37,8 @@ class Attribute(Attack):
     "loss": how much further the client's training took the loss of a person's known examples down
     than that of the others of the round, who began at the same model: subject membership inference
     (Suri, Kanani, Marathe and Peterson 2022, "Subject Membership Inference Attacks in Federated
-    Learning", loss-across-rounds). Examples are compared with those of their own class alone, and
-    classes count as much as their loss fell, so that it is not told which classes the client has.
+    Learning", loss-across-rounds). Examples are compared with those of their own class alone, so
+    that it is not told which classes the client has.
 
     "shadows": updates that the attacker makes itself, from the same model by the method's own local
     training on a person's known examples, and the cosine with these, both less their mean (ours).
@@ -177,36 +178,47 @@ def _standard(values: Tensor) -> Tensor:
 def _by_loss(sound: Sequence[tuple[Message, Replay]], known: Known) -> dict[int, Tensor]:
     """How much further each client took the loss of a value's examples down than the others did."""
     batch, value = known.batch.some(known.looked_at), known.value[known.looked_at]
-    fell = []
-    for m, replay in sound:
-        some = Batch(batch.x.to(replay.dtype), batch.y, batch.targets)
-        held = replay.started(some)
-        private = {k: v for k, v in held.items() if k in replay.unknown}
-        before = losses_of(replay, some, private)
-        fell.append((before - losses_of(replay, some, private, moved_by(replay, m))).double())
-    each = torch.stack(fell).nan_to_num(0.0, 0.0, 0.0)
+    each = torch.stack([_fell(m, replay, batch) for m, replay in sound]).nan_to_num(0.0, 0.0, 0.0)
     more = each - each.mean(0) if len(each) > 1 else each
     return {
-        party(m.sender): _within_classes(more[i], each[i], batch.y, value, known.values)
+        party(m.sender): _within_classes(more[i], batch.y.cpu(), value.cpu(), known.values)
         for i, (m, _) in enumerate(sound)
     }
 
 
-def _within_classes(more: Tensor, fell: Tensor, y: Tensor, value: Tensor, values: int) -> Tensor:
-    """(V,) the mean of ``more`` (n,) of each value, against others of the same class alone.
+def _fell(m: Message, replay: Replay, batch: Batch) -> Tensor:
+    """(n,) float64: how much lower an update takes each example's loss.
 
-    A class counts as much as the loss of its examples ``fell``; all alike if none did.
+    The cross-entropy of a network that says classes; of another one the method's own loss.
     """
-    classes = y.unique().tolist()
-    weights = torch.stack([fell[y == k].mean().clamp(min=0) for k in classes])
-    weights = weights if float(weights.sum()) > 0 else torch.ones_like(weights)
+    some = Batch(batch.x.to(replay.dtype), batch.y, batch.targets)
+    received = replay.inbox["model"]
+    if replay.method.outputs == "logits" and replay.facts.targets == "classes":
+        both = (received, moved(received, replay.message.payload))
+        before, after = (_cross_entropy(replay, some, weights) for weights in both)
+    else:
+        held = replay.started(some)
+        private = {k: v for k, v in held.items() if k in replay.unknown}
+        both = ({}, moved_by(replay, m))
+        before, after = (losses_of(replay, some, private, weights) for weights in both)
+    return (before - after).double().cpu()
+
+
+def _cross_entropy(replay: Replay, batch: Batch, weights: Mapping[str, Tensor]) -> Tensor:
+    net = Net(replay.module, {**replay.module.state_dict(), **weights})
+    with torch.no_grad():
+        logits = torch.cat([net(x) for x in torch.split(batch.x, CHUNK)])
+    if logits.shape[1] == 1:  # one output for two classes
+        logits = torch.cat([torch.zeros_like(logits), logits], 1)
+    return torch.nn.functional.cross_entropy(logits, batch.y, reduction="none")
+
+
+def _within_classes(more: Tensor, y: Tensor, value: Tensor, values: int) -> Tensor:
+    """(V,) the mean of ``more`` (n,) of each value, against others of the same class alone."""
     total = torch.zeros(values, dtype=torch.float64)
-    count = torch.zeros(values, dtype=torch.float64)
-    for k, weight in zip(classes, weights, strict=True):
-        own, weight = value[y == k].cpu(), float(weight)
-        total.index_add_(0, own, weight * _standard(more[y == k]).cpu())
-        count.index_add_(0, own, torch.full((len(own),), weight, dtype=torch.float64))
-    return total / count.clamp(min=1e-12)
+    for k in y.unique().tolist():
+        total.index_add_(0, value[y == k], _standard(more[y == k]))
+    return total / value.bincount(minlength=values).clamp(min=1)
 
 
 @dataclass(frozen=True)
