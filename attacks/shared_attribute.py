@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from attacks import _attribute_readers as readers
+from attacks._attribute_readers import Reader, fitted
 from attacks._attributes import blind_guess, unknown
-from attacks._feature_messages import extractor, of_classes, unextracted
+from attacks._feature_messages import Extractor, extractor, of_classes, unextracted
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
-from leakbench.federation import Examples, party
+from leakbench.federation import party
 from leakbench.metrics import ATTRIBUTE_ACCURACY, ATTRIBUTE_AUC
 from leakbench.record import Message
 
@@ -97,55 +98,28 @@ class SharedAttribute(Attack):
         return SECONDS * (1 + len(self.at) * self.rounds)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        known, victims = view.know("attributes"), self._victims(view)
-        values, trained = 1 + int(known.attribute.max()), dict[tuple[object, ...], object]()
-        seed = int(torch.randint(2**31, (), generator=rng))
-        out = []
-        for client, messages in victims.items():
-            said, why, sure = list[Tensor](), "", False
-            for m in messages:
-                place, made = self._made(view, m, known, rng)
-                if isinstance(made, str):
-                    why = made
-                    continue
-                x, value, y = made
-                named = self._labels(view, m) if y is not None else None
-                key = (*place, named is None)
-                rows = m.payload.detach().double().cpu()
-                if not bool(rows.isfinite().all()) or not bool(x.isfinite().all()):
-                    why = "what was sent, or what the attacker made like it, is not finite"
-                    continue
-                if x.shape[1:] != rows.shape[1:]:
-                    why = "its rows have another shape than what the model makes of an example"
-                    continue
-                if key not in trained:
-                    its_class = None if named is None else y
-                    trained[key] = readers.fitted(x, its_class, value, values, seed)
-                reader = trained[key]
-                assert isinstance(reader, readers.Reader)  # noqa: S101 - put there above
-                said.append(reader.says(rows, named))
-                sure = reader.sure
-            unit = f"client/{client}"
-            if not said or why:
-                out.append(Guess(unit, view.round, failed=why))
-                continue
-            tensors = {"attribute": torch.cat(said).mean(0)}
-            if messages[-1].kind != "mean_data":
-                tensors["named"] = said[-1].argmax(1)
-                tensors[f"{messages[-1].kind}.rows"] = torch.arange(len(said[-1]))
-            out.append(Guess(unit, view.round, tensors, sure))
-        return out
+        made = _Readers(view, rng)
+        return [self._guess(view, c, sent, made) for c, sent in self._victims(view).items()]
+
+    def _guess(self, view: View, client: int, sent: list[Message], made: _Readers) -> Guess:
+        """Of one client, by its messages, the newest last."""
+        unit, said, sure = f"client/{client}", [], False
+        for m in sent:
+            reader = made.reader(m)
+            if isinstance(reader, str):
+                return Guess(unit, view.round, failed=reader)
+            said.append(reader.says(_rows(m), made.labels(m)))
+            sure = reader.sure
+        tensors = {"attribute": torch.cat(said).mean(0), **_each_row(sent[-1], said[-1].argmax(1))}
+        return Guess(unit, view.round, tensors, sure)
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """As often as among the known examples; and the most frequent of them."""
         out = []
-        for client, messages in self._victims(view).items():
-            guess, m = blind_guess(view, client), messages[-1]
-            if m.kind != "mean_data":
-                most = int(guess.tensors["attribute"].argmax())
-                guess.tensors["named"] = torch.full((len(m.payload),), most)
-                guess.tensors[f"{m.kind}.rows"] = torch.arange(len(m.payload))
-            out.append(guess)
+        for client, sent in self._victims(view).items():
+            guess = blind_guess(view, client)
+            most = guess.tensors["attribute"].argmax().expand(len(sent[-1].payload))
+            out.append(replace(guess, tensors={**guess.tensors, **_each_row(sent[-1], most)}))
         return out
 
     def _victims(self, view: View) -> dict[int, list[Message]]:
@@ -163,35 +137,65 @@ class SharedAttribute(Attack):
             return {c: ms for c, ms in sorted(out.items()) if ms[-1].round == now or now < 0}
         return {}
 
-    def _made(
-        self, view: View, m: Message, known: Examples, rng: torch.Generator
-    ) -> tuple[tuple[object, ...], tuple[Tensor, Tensor, Tensor | None] | str]:
-        """A name for how; rows (n, ...) of the known examples, their values, their classes."""
-        x, y, value = known.x, known.y.cpu(), known.attribute
-        assert value is not None  # noqa: S101 - such examples are told with it
-        value = value.cpu()
-        if m.kind == "data":
-            return (m.kind,), (x.double().cpu(), value, y)
-        if m.kind == "mean_data":
-            means, whose = _means(x.double().cpu(), value, int(view.method.size), rng)  # type: ignore[attr-defined]
-            return (m.kind,), (means, whose, None)
-        of = extractor(view, m)
-        if isinstance(of, str):
-            return (m.kind,), of
-        rows = of.of(view.facts.input_range.unit(x.to(m.payload)))
-        return (m.kind, *of.name), (rows.double().cpu(), value, y)
 
-    def _labels(self, view: View, m: Message) -> Tensor | None:
+def _rows(m: Message) -> Tensor:
+    """The rows of a message (k, ...), float64."""
+    rows: Tensor = m.payload
+    return rows.detach().double().cpu()
+
+
+def _each_row(m: Message, named: Tensor) -> dict[str, Tensor]:
+    """What is said of each of a message's rows, which are examples unless they are means."""
+    if m.kind == "mean_data":
+        return {}
+    return {"named": named, f"{m.kind}.rows": torch.arange(len(named))}
+
+
+class _Readers:
+    """Classifiers of what is shared, one for each way in which it is made."""
+
+    def __init__(self, view: View, rng: torch.Generator) -> None:
+        known = view.know("attributes")
+        self.view, self.rng, self.x, self.y = view, rng, known.x, known.y.cpu()
+        self.value = known.attribute.cpu()
+        self.seed = int(torch.randint(2**31, (), generator=rng))
+        self.trained: dict[tuple[object, ...], Reader | str] = {}
+
+    def reader(self, m: Message) -> Reader | str:
+        """That of a message, or why there is none."""
+        if not bool(_rows(m).isfinite().all()):
+            return "what was sent is not finite"
+        of = extractor(self.view, m) if m.kind == "features" else None
+        if isinstance(of, str):
+            return of
+        place = (m.kind, self.labels(m) is None, *(of.name if of else ()))
+        if place not in self.trained:
+            self.trained[place] = self._trained(m, of)
+        return self.trained[place]
+
+    def labels(self, m: Message) -> Tensor | None:
         """(rows,) int64: the classes that were named beside the rows; None where none were."""
-        sent = view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)
+        sent = self.view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)
         y = sent[-1].payload if sent else None
         alike = isinstance(y, torch.Tensor) and y.shape == (len(m.payload),)
-        return y.cpu() if alike and y is not None and not y.is_floating_point() else None
+        there = m.kind != "mean_data" and alike and not y.is_floating_point()
+        return y.cpu() if there else None
+
+    def _trained(self, m: Message, of: Extractor | None) -> Reader | str:
+        x, value = self.x.double().cpu(), self.value
+        if m.kind == "mean_data":
+            x, value = _means(x, value, int(self.view.method.size), self.rng)  # type: ignore[attr-defined]
+        elif of is not None:
+            x = of.of(self.view.facts.input_range.unit(self.x.to(m.payload))).double().cpu()
+        if x.shape[1:] != _rows(m).shape[1:]:
+            return "its rows have another shape than what the model makes of an example"
+        if not bool(x.isfinite().all()):
+            return "what the model makes of known examples is not finite"
+        y = None if self.labels(m) is None else self.y
+        return fitted(x, y, value, int(self.value.max()) + 1, self.seed)
 
 
-def _means(
-    x: Tensor, value: Tensor, size: int, rng: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def _means(x: Tensor, value: Tensor, size: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Means (n, ...) of ``size`` examples of one value each, and their values (n,)."""
     means, whose = [], []
     for v in value.unique().tolist():

@@ -1,8 +1,8 @@
 """Whose data are these? How well an attribute of a client's examples, as the person, is inferred.
 
-Floor of both: what the classes alone tell. Who knows of each class how often each value occurs in it
-(of the examples that an attacker may be told), and of the client, or of the example, the true class,
-and no message. Where that tells everything the question is refused.
+Floor of both: what the classes alone tell somebody who knows of each class how often each value
+occurs in it (of the examples that an attacker may be told), and the true classes of the client's
+examples, and no message. Where that tells everything the question is refused.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ def _auc(guess: Guess, answer: Answer) -> list[Score]:
     return _concordance(guess, answer, guess.tensors["attribute"])
 
 
-def _of_all(
-    guesses: Sequence[tuple[Guess, Any]],
-) -> Callable[[Guess, Any], list[Score]]:
+def _of_all(guesses: Sequence[tuple[Guess, Any]]) -> Callable[[Guess, Any], list[Score]]:
     """``_auc``, where there is a client whose examples are not as many of each value."""
     if guesses and not any(_auc(*one) for one in guesses):
         raise NotMeasured(
@@ -178,7 +176,7 @@ ATTRIBUTE_ACCURACY = Metric(
         title="examples whose person is named",
         verb="names the person of",
         noun="examples",
-        about="Share of the examples behind what was sent whose person (or other attribute) is named.",
+        about="Share of the examples behind what was sent whose person is named.",
         topic=topics.ATTRIBUTES,
         rank=1,
     ),
@@ -188,5 +186,5 @@ ATTRIBUTE_ACCURACY = Metric(
 )
 """Share of the examples that a client shared whose attribute is named rightly.
 
-``named`` (k,) int64: a value for each of the message's rows "<kind>.rows". Clients are the clusters.
+``named`` (k,) int64: a value for each of the message's rows "<kind>.rows". Clients are clusters.
 """
