@@ -61,10 +61,12 @@ def fitted(x: Tensor, y: Tensor | None, value: Tensor, values: int, seed: int) -
 def _parts(value: Tensor) -> Sequence[tuple[Any, Any]]:
     """Rows to train on and rows left out: of each value blocks of neighbours."""
     block = torch.zeros(len(value), dtype=torch.int64)
-    for v in value.unique().tolist():
+    for v in sorted({*value.tolist()}):
         own = (value == v).nonzero().flatten()
         block[own] = torch.arange(len(own)) * FOLDS // len(own)
-    return [((block != i).nonzero().flatten(), (block == i).nonzero().flatten()) for i in range(FOLDS)]
+    return [
+        ((block != i).nonzero().flatten(), (block == i).nonzero().flatten()) for i in range(FOLDS)
+    ]
 
 
 def _says(axes: Axes, model: Any, values: int) -> Callable[[Tensor, Tensor | None], Tensor]:

@@ -216,7 +216,7 @@ def _cross_entropy(replay: Replay, batch: Batch, weights: Mapping[str, Tensor]) 
 def _within_classes(more: Tensor, y: Tensor, value: Tensor, values: int) -> Tensor:
     """(V,) the mean of ``more`` (n,) of each value, against others of the same class alone."""
     total = torch.zeros(values, dtype=torch.float64)
-    for k in y.unique().tolist():
+    for k in sorted({*y.tolist()}):
         total.index_add_(0, value[y == k], _standard(more[y == k]))
     return total / value.bincount(minlength=values).clamp(min=1)
 
@@ -241,7 +241,7 @@ class Shadows:
     ) -> Shadows:
         """From the model behind ``m``, ``many`` of each value and one of each class."""
         groups = [(known.value == v).nonzero().flatten() for v in range(known.values)]
-        of_classes = [(known.batch.y == k).nonzero().flatten() for k in known.batch.y.unique()]
+        of_classes = [(known.batch.y == k).nonzero().flatten() for k in sorted({*known.batch.y.tolist()})]
         shadow = _Shadow(view, m, training, known.batch, rng)
         found, names = [], tuple[str, ...]()
         for rows in groups:

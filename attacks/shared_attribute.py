@@ -176,10 +176,9 @@ class _Readers:
     def labels(self, m: Message) -> Tensor | None:
         """(rows,) int64: the classes that were named beside the rows; None where none were."""
         sent = self.view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)
-        y = sent[-1].payload if sent else None
+        y = sent[-1].payload if sent and m.kind != "mean_data" else None
         alike = isinstance(y, torch.Tensor) and y.shape == (len(m.payload),)
-        there = m.kind != "mean_data" and alike and not y.is_floating_point()
-        return y.cpu() if there else None
+        return y.cpu() if alike and y is not None and not y.is_floating_point() else None
 
     def _trained(self, m: Message, of: Extractor | None) -> Reader | str:
         x, value = self.x.double().cpu(), self.value
@@ -198,7 +197,7 @@ class _Readers:
 def _means(x: Tensor, value: Tensor, size: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Means (n, ...) of ``size`` examples of one value each, and their values (n,)."""
     means, whose = [], []
-    for v in value.unique().tolist():
+    for v in sorted({*value.tolist()}):
         own = (value == v).nonzero().flatten()
         for _ in range(MEANS):
             some = torch.randint(len(own), (size,), generator=rng)

@@ -76,7 +76,7 @@ def last_of_each(windows: Windows, share: float) -> tuple[Tensor, Tensor]:
     """
     last = torch.zeros(len(windows.y), dtype=torch.bool)
     of = windows.subject * CLASSES + windows.y
-    for value in of.unique().tolist():
+    for value in sorted({*of.tolist()}):
         rows = (of == value).nonzero().flatten()
         count = min(-int(-len(rows) * share // 1), len(rows) - 1)
         last[rows[len(rows) - count :]] = True

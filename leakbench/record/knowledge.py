@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Held = Literal["", "updates", "counts", "aux_data", "gallery", "candidates", "attributes"]
 EXAMPLES: tuple[Held, ...] = ("aux_data", "candidates", "attributes")
 # Where in a run folder that lies: how the names of its files begin.
-FILES = {
+FILES: dict[str, str] = {
     "updates": "known/round-",
     "counts": "known/round-",
     **{held: f"known/{held}.safetensors" for held in EXAMPLES},

@@ -33,7 +33,8 @@ class AttributedTask(SplitTask):
     @property
     def idle(self) -> set[str]:
         """Without an attribute nothing here changes anything."""
-        own = {"attribute", "deal_by"} if self.attribute == "none" else set()
+        usual = type(self).model_fields["attribute"].default
+        own = {"attribute", "deal_by"} if self.attribute == "none" == usual else set()
         return super().idle | own
 
     @model_validator(mode="after")

@@ -1,0 +1,149 @@
+"""Whose data a client has: found where each client has one person's, and chance where nothing tells
+it; refused where the class alone does.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers.digit_writers import WRITERS
+from helpers.small_runs import FEW_PROBES, Lazily, build, obstacle, plugged
+
+from leakbench import api
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.base.errors import NotMeasured, ThreatViolation
+from leakbench.base.files import read_tree
+from leakbench.metrics import ATTRIBUTE_ACCURACY, ATTRIBUTE_AUC
+from leakbench.record.knowledge import FILES
+from leakbench.record.recording import Recording
+from leakbench.scoring.truth import Truth
+
+SENDS = {"fedavg": "attribute", "flea": "shared_attribute", "feddata": "shared_attribute"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Of each method a run whose clients have one writer each, who writes in a way of their own; and of two
+    one where nothing shows who wrote.
+    """
+    out = tmp_path_factory.mktemp("runs")
+
+    def trained(method, **task):
+        how = {"rounds": 3, "device": "cpu", "record": FEW_PROBES, "out": out}
+        params = {"fraction": 1.0, "epochs": 2, "lr": 0.01, "batch": 16}
+        how["params"] = params | ({"layer": "first"} if method == "flea" else {})
+        return api.train(method, task="digit-writers", task_params=task, **how)
+
+    with plugged("leakbench.tasks", out, digit_writers=WRITERS):
+        yield Lazily(
+            **{name: lambda name=name: trained(name) for name in SENDS},
+            unmarked=lambda: trained("fedavg", styles=False, deal_by="class", split="iid"),
+            unmarked_flea=lambda: trained("flea", styles=False, split_param=2.0),
+            fedmix=lambda: trained("fedmix"),
+            digit=lambda: trained("fedavg", attribute="digit", split="iid"),
+            none=lambda: trained("fedavg", attribute="none", deal_by="class", split="iid"),
+        )
+
+
+def guessed(run, name, *, blind=False, **params):
+    attack = build(name, **params)
+    recording = Recording(run)
+    return attack(View(attack.threat, recording, recording.rounds), blind=blind)
+
+
+def mean(metric, guesses, truth, role="score"):
+    of = getattr(metric, role)
+    scores = [s.value for g in guesses for s in of(g, truth.answer(g))]
+    return sum(scores) / len(scores)
+
+
+@pytest.mark.parametrize("signal", ["loss", "shadows", "both"])
+def test_updates_tell_whose_data_a_client_has(runs, signal):
+    run = runs["fedavg"]
+    guesses, truth = guessed(run, "attribute", signal=signal), Truth(run)
+    assert len(guesses) >= 5
+    assert mean(ATTRIBUTE_AUC, guesses, truth) > 0.9
+    assert 0.3 < mean(ATTRIBUTE_AUC, guesses, truth, "floor") < 0.7
+
+
+@pytest.mark.parametrize("method", ["flea", "feddata"])
+def test_what_is_shared_tells_whose_it_is(runs, method):
+    run = runs[method]
+    guesses, truth = guessed(run, "shared_attribute"), Truth(run)
+    assert mean(ATTRIBUTE_AUC, guesses, truth) > 0.95
+    assert mean(ATTRIBUTE_ACCURACY, guesses, truth) > 0.9
+    assert mean(ATTRIBUTE_ACCURACY, guesses, truth, "floor") < 0.5
+    assert all(g.accepted for g in guesses)
+
+
+def test_means_tell_whose_examples_they_are_of(runs):
+    guesses = guessed(runs["fedmix"], "shared_attribute")
+    assert mean(ATTRIBUTE_AUC, guesses, Truth(runs["fedmix"])) > 0.9
+    assert not any("named" in g.tensors for g in guesses)
+
+
+@pytest.mark.parametrize(("method", "name"), SENDS.items())
+def test_of_permuted_attributes_nothing_is_found(runs, method, name):
+    """The guess is the same whatever is true."""
+    run = runs[method]
+    guesses, found = guessed(run, name), []
+    for i in range(8):
+        truth = Truth(run)
+        whole = truth.data["attribute"]
+        rng = torch.Generator().manual_seed(i)
+        truth.data["attribute"] = whole[torch.randperm(len(whole), generator=rng)]
+        found.append(mean(ATTRIBUTE_AUC, guesses, truth))
+    assert abs(sum(found) / len(found) - 0.5) < 0.15
+
+
+@pytest.mark.parametrize(("run", "name"), [("unmarked", "attribute"), ("unmarked_flea", "shared")])
+def test_where_nothing_shows_who_wrote_nobody_finds_it(runs, run, name):
+    run = runs[run]
+    guesses, truth = guessed(run, name.replace("shared", "shared_attribute")), Truth(run)
+    assert abs(mean(ATTRIBUTE_AUC, guesses, truth) - 0.5) < 0.25
+    if "named" in guesses[0].tensors:
+        assert mean(ATTRIBUTE_ACCURACY, guesses, truth) < 0.4
+        assert not any(g.accepted for g in guesses)
+
+
+def test_where_the_class_tells_it_the_question_is_refused(runs):
+    run = runs["digit"]
+    guess, truth = guessed(run, "attribute", signal="loss")[0], Truth(run)
+    for role in ("score", "floor"):
+        with pytest.raises(NotMeasured, match="class alone tells"):
+            getattr(ATTRIBUTE_AUC, role)(guess, truth.answer(guess))
+
+
+def test_a_task_that_tells_nothing_is_not_attacked(runs):
+    run = runs["none"]
+    assert FILES["attributes"] not in run.meta["files"]
+    assert "attribute" not in Truth(run).data
+    assert "task.attribute" in obstacle(build("attribute"), Recording(run))
+
+
+def test_known_examples_are_nobodys_and_who_is_not_granted_them_has_none(runs):
+    run = runs["fedavg"]
+    known = read_tree(run.path / FILES["attributes"])[0]
+    private = {x.numpy().tobytes() for x in Truth(run).data["x"].double()}
+    assert not private & {x.numpy().tobytes() for x in known["x"].double()}
+    bare = ThreatModel(kinds=("update",), knows=("aux_data",))
+    view = View(bare, Recording(run), run.meta["spec"]["rounds"])
+    assert view.know("aux_data").attribute is None
+    with pytest.raises(ThreatViolation, match="attributes"):
+        view.know("attributes")
+
+
+def test_a_client_with_as_many_of_each_is_no_unit():
+    class One:
+        class truth:  # noqa: N801
+            memo = {"attribute_by_class": (torch.tensor([[0.5, 0.5]]), 0.5, 2)}
+
+        attribute_counts = torch.tensor([7, 7])
+
+    class Guess:
+        tensors = {"attribute": torch.tensor([0.0, 1.0])}
+        unit = "client/0"
+
+    assert ATTRIBUTE_AUC.score(Guess, One) == []
+    with pytest.raises(NotMeasured, match="as many examples of each value"):
+        ATTRIBUTE_AUC.across([(Guess, One)])
