@@ -241,7 +241,9 @@ class Shadows:
     ) -> Shadows:
         """From the model behind ``m``, ``many`` of each value and one of each class."""
         groups = [(known.value == v).nonzero().flatten() for v in range(known.values)]
-        of_classes = [(known.batch.y == k).nonzero().flatten() for k in sorted({*known.batch.y.tolist()})]
+        of_classes = [
+            (known.batch.y == k).nonzero().flatten() for k in sorted({*known.batch.y.tolist()})
+        ]
         shadow = _Shadow(view, m, training, known.batch, rng)
         found, names = [], tuple[str, ...]()
         for rows in groups:

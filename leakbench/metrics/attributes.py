@@ -22,15 +22,20 @@ from leakbench.scoring.truth import Answer
 if TYPE_CHECKING:
     from torch import Tensor
 
+CHANCE = 0.01  # that classes and values are taken to hang together where they do not
 TOLD = 0.99  # of the known examples, that the class alone tells right: there is nothing to infer
 
 
 def _by_class(answer: Answer) -> Tensor:
     """(K, V) float64: of the known examples of each class the share of each value.
 
+    Of all alike where class and value are independent, as far as these tell.
+
     Raises:
         NotMeasured: the record has none; or the class tells the value.
     """
+    from scipy.stats import chi2_contingency
+
     memo = answer.truth.memo
     if "attribute_by_class" not in memo:
         known = answer.truth.attributed
@@ -40,6 +45,9 @@ def _by_class(answer: Answer) -> Tensor:
         count.index_put_((y, value), torch.ones(len(y), dtype=torch.float64), accumulate=True)
         told = float(count.max(1).values.sum() / count.sum())
         values = int((count.sum(0) > 0).sum())
+        there = count[count.sum(1) > 0][:, count.sum(0) > 0].numpy()
+        if min(there.shape) < 2 or chi2_contingency(there).pvalue > CHANCE:
+            count[:] = count.sum(0)  # else a few examples' chance would be worse than no guess
         count[count.sum(1) == 0] = count.sum(0)  # of a class that nobody knows: as of all
         memo["attribute_by_class"] = count / count.sum(1, keepdim=True), told, values
     shares, told, values = memo["attribute_by_class"]

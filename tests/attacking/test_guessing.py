@@ -42,6 +42,7 @@ CHEAP = {
     "mean_inversion": {"groups": 1, "steps": 2},
     "statistics_inversion": {"clients": 2, "most": 200, "starts": 1, "steps": 4},
     "context": {"samples": 30, "draws": 2, "at": ["final"]},
+    "attribute": {"rounds": 1, "shadows": 1},
 }
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1}
 POOLED = ("gradient_inversion", "pooled")

@@ -284,3 +284,38 @@ def test_a_method_with_one_class_per_client_is_refused_before_anything_is_traine
         out=tmp_path / "runs",
     )
     assert run.done
+
+
+def test_known_windows_share_no_sample_with_the_others():
+    """Of recordings of five windows each, that overlap by half."""
+    rng, x = torch.Generator().manual_seed(0), []
+    for _ in range(6):
+        samples = torch.randn(64 * 6, 3, generator=rng, dtype=torch.float64)
+        x += [samples[64 * i : 64 * i + 128] for i in range(5)]
+    y, subject = torch.arange(30) // 5 % 2, torch.arange(30) // 10
+    rest, known = har_files.last_of_each(har_files.Windows(torch.stack(x), y, subject), 0.3)
+    assert known.tolist() == [False, False, False, True, True] * 6
+    assert rest.tolist() == [True, True, False, False, False] * 6
+    halves = [
+        {h.numpy().tobytes() for w in torch.stack(x)[some] for h in w.chunk(2)}
+        for some in (rest, known)
+    ]
+    assert not halves[0] & halves[1]
+
+
+def test_people_are_told_where_that_is_asked_for_and_nothing_changes_where_not(place):
+    write(place)
+    plain, told = task().load(), task(attribute="person", known_share=0.5).load()
+    assert plain.train.attribute is None is plain.attributed
+    assert "attribute" not in task().model_dump()
+    assert task(attribute="person").model_dump()["attribute"] == "person"
+    assert told.attributed is not None
+    assert told.train.attribute is not None
+    assert not torch.isin(told.attributed.marks, told.train.marks).any()
+    assert {*told.attributed.attribute.tolist()} <= set(range(len(SUBJECTS["train"])))
+    assert told.aux.attribute is None is told.test.attribute
+
+
+def test_people_that_are_not_told_cannot_be_dealt():
+    refused("tells none", deal_by="attribute")
+    refused("split class", deal_by="attribute", attribute="person", split="class", clients=6)
