@@ -44,7 +44,7 @@ def fitted(x: Tensor, y: Tensor | None, value: Tensor, values: int, seed: int) -
     """
     parts, best = _parts(value), -1
     for described in (_flat, _unmoved):
-        axes = Axes.of(described, x, y, seed)
+        axes = Components.of(described, x, y, seed)
         given = axes.given(x, y)
         for make in (_discriminants, lambda: _forest(seed)):
             right = 0
@@ -69,7 +69,7 @@ def _parts(value: Tensor) -> Sequence[tuple[Any, Any]]:
     ]
 
 
-def _says(axes: Axes, model: Any, values: int) -> Callable[[Tensor, Tensor | None], Tensor]:
+def _says(axes: Components, model: Any, values: int) -> Callable[[Tensor, Tensor | None], Tensor]:
     def says(x: Tensor, y: Tensor | None) -> Tensor:
         out = torch.zeros(len(x), values, dtype=torch.float64)
         told = torch.from_numpy(model.predict_proba(axes.given(x, y))).double()
@@ -92,7 +92,7 @@ def _forest(seed: int) -> Any:
 
 
 @dataclass(frozen=True)
-class Axes:
+class Components:
     """Principal components of a description of rows, and the class beside them."""
 
     described: Callable[[Tensor], Tensor]
@@ -104,7 +104,7 @@ class Axes:
     @classmethod
     def of(
         cls, described: Callable[[Tensor], Tensor], x: Tensor, y: Tensor | None, seed: int
-    ) -> Axes:
+    ) -> Components:
         """Of rows x (n, ...), of classes y (n,) where they have some."""
         from sklearn.decomposition import PCA
 

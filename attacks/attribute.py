@@ -47,7 +47,7 @@ class Attribute(Attack):
     "both": their sum.
 
     Different from the paper: there it is asked whether one subject is in the federation, here which
-    people are in one client's data. Shadows train on a person's known examples, whatever the
+    people are in one client's data. ShadowUpdates train on a person's known examples, whatever the
     client's number is; what wrappers do is not imitated.
 
     Floor: what the classes alone tell (``leakbench.metrics.attributes``).
@@ -102,7 +102,7 @@ class Attribute(Attack):
         return losses * (self.signal != "shadows") + made * (self.signal != "loss")
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        known = Known.of(view, rng)
+        known = KnownPeople.of(view, rng)
         told: dict[int, list[Tensor]] = {}
         rounds = self._rounds(view)
         for i, sent in enumerate(rounds):
@@ -130,7 +130,7 @@ class Attribute(Attack):
         return [each[-1 - int(i * step)] for i in range(min(self.rounds, len(each)))][::-1]
 
     def _said(
-        self, view: View, sent: Sequence[Message], known: Known, rng: torch.Generator
+        self, view: View, sent: Sequence[Message], known: KnownPeople, rng: torch.Generator
     ) -> dict[int, Tensor]:
         """{client: (V,)} of the updates of one phase of a round, which began at one model."""
         made = {t.phase: t for t in trainings(view.loss_method(), sent[0].round, last=view.last)}
@@ -143,14 +143,16 @@ class Attribute(Attack):
             for client, values in _by_loss(sound, known).items():
                 out[client] += _standard(values)
         if self.signal != "loss":
-            shadows = Shadows.made(view, sound[0][0], made[sent[0].phase], known, self.shadows, rng)
+            shadows = ShadowUpdates.made(
+                view, sound[0][0], made[sent[0].phase], known, self.shadows, rng
+            )
             for client, values in shadows.cosines([m for m, _ in sound]).items():
                 out[client] += _standard(values)
         return out
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownPeople:
     """Known people's examples."""
 
     batch: Batch
@@ -159,7 +161,7 @@ class Known:
     looked_at: Tensor  # (m,) int64, rows whose loss is looked at
 
     @classmethod
-    def of(cls, view: View, rng: torch.Generator) -> Known:
+    def of(cls, view: View, rng: torch.Generator) -> KnownPeople:
         """All that the view grants."""
         told = view.know("attributes")
         value = told.attribute
@@ -175,7 +177,7 @@ def _standard(values: Tensor) -> Tensor:
     return off / size if 0 < size < float("inf") else torch.zeros_like(values)
 
 
-def _by_loss(sound: Sequence[tuple[Message, Replay]], known: Known) -> dict[int, Tensor]:
+def _by_loss(sound: Sequence[tuple[Message, Replay]], known: KnownPeople) -> dict[int, Tensor]:
     """How much further each client took the loss of a value's examples down than the others did."""
     batch, value = known.batch.some(known.looked_at), known.value[known.looked_at]
     each = torch.stack([_fell(m, replay, batch) for m, replay in sound]).nan_to_num(0.0, 0.0, 0.0)
@@ -222,7 +224,7 @@ def _within_classes(more: Tensor, y: Tensor, value: Tensor, values: int) -> Tens
 
 
 @dataclass(frozen=True)
-class Shadows:
+class ShadowUpdates:
     """Updates on the known examples of each value, less what classes explain."""
 
     names: tuple[str, ...]  # of the tensors that are compared
@@ -235,16 +237,16 @@ class Shadows:
         view: View,
         m: Message,
         training: Training,
-        known: Known,
+        known: KnownPeople,
         many: int,
         rng: torch.Generator,
-    ) -> Shadows:
+    ) -> ShadowUpdates:
         """From the model behind ``m``, ``many`` of each value and one of each class."""
         groups = [(known.value == v).nonzero().flatten() for v in range(known.values)]
         of_classes = [
             (known.batch.y == k).nonzero().flatten() for k in sorted({*known.batch.y.tolist()})
         ]
-        shadow = _Shadow(view, m, training, known.batch, rng)
+        shadow = _LocalTraining(view, m, training, known.batch, rng)
         found, names = [], tuple[str, ...]()
         for rows in groups:
             each = [shadow.of(rows) for _ in range(many)] if len(rows) else []
@@ -277,7 +279,7 @@ def _long(payload: Mapping[str, Tensor], names: Sequence[str]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Shadow:
+class _LocalTraining:
     """The local training behind a message, of other examples."""
 
     view: View

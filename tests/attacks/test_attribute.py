@@ -23,8 +23,8 @@ SENDS = {"fedavg": "attribute", "flea": "shared_attribute", "feddata": "shared_a
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Of each method a run whose clients have one writer each, who writes in a way of their own; and of two
-    one where nothing shows who wrote.
+    """Of each method a run whose clients have one writer each, who writes in a way of their own; and
+    of two of them one where nothing shows who wrote.
     """
     out = tmp_path_factory.mktemp("runs")
 
@@ -135,7 +135,7 @@ def test_known_examples_are_nobodys_and_who_is_not_granted_them_has_none(runs):
 
 def test_a_client_with_as_many_of_each_is_no_unit():
     class One:
-        class truth:  # noqa: N801
+        class truth:
             memo = {"attribute_by_class": (torch.tensor([[0.5, 0.5]]), 0.5, 2)}
 
         attribute_counts = torch.tensor([7, 7])
