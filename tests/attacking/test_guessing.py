@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 from helpers.caption_files import write_flickr8k
+from helpers.digit_writers import WRITERS
 from helpers.small_runs import (
     FEATURES,
     PLAIN,
@@ -72,7 +73,11 @@ def runs(tmp_path_factory):
     """
     out = tmp_path_factory.mktemp("runs")
     write_flickr8k(out / "data", images=60)
-    with plugged("defenses", out, fedfeatures=FEATURES), pytest.MonkeyPatch.context() as patch:
+    with (
+        plugged("defenses", out, fedfeatures=FEATURES),
+        plugged("leakbench.tasks", out, digit_writers=WRITERS),
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("LEAKBENCH_DATA", str(out / "data"))
         yield {
             "fedgn": trained(out, params={"sigma": 0.5}, seed=3),
@@ -85,6 +90,9 @@ def runs(tmp_path_factory):
                 out=out,
                 device="cpu",
                 params=FLEA,
+            ),
+            "writers": api.train(
+                "flea", task="digit-writers", rounds=2, out=out, device="cpu", params=FLEA
             ),
             "fedaa": trained(out, "fedaa", 2, params=FEDAA),
             "captions": api.train(

@@ -10,6 +10,7 @@ from helpers.digit_writers import WRITERS
 from helpers.small_runs import FEW_PROBES, Lazily, build, obstacle, plugged
 
 from leakbench import api
+from leakbench.attacking.isolated import handed, write_handout
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base.errors import NotMeasured, ThreatViolation
 from leakbench.base.files import read_tree
@@ -131,6 +132,21 @@ def test_known_examples_are_nobodys_and_who_is_not_granted_them_has_none(runs):
     assert view.know("aux_data").attribute is None
     with pytest.raises(ThreatViolation, match="attributes"):
         view.know("attributes")
+
+
+@pytest.mark.parametrize(
+    ("method", "name"), [("fedavg", "attribute"), ("flea", "shared_attribute")]
+)
+def test_what_is_handed_out_says_the_same(runs, tmp_path, method, name):
+    """To an attack in a process of its own."""
+    recording = Recording(runs[method])
+    attack = build(name, rounds=1)
+    view = View(attack.threat, recording, recording.rounds)
+    write_handout(view, recording.spec, tmp_path)
+    for here, there in zip(attack(view), attack(handed(tmp_path)), strict=True):
+        assert here.unit == there.unit
+        assert here.tensors.keys() == there.tensors.keys()
+        assert all(torch.equal(v, there.tensors[k]) for k, v in here.tensors.items())
 
 
 def test_a_client_with_as_many_of_each_is_no_unit():
