@@ -47,7 +47,7 @@ class Attribute(Attack):
     "both": their sum.
 
     Different from the paper: there it is asked whether one subject is in the federation, here which
-    people are in one client's data. ShadowUpdates train on a person's known examples, whatever the
+    people are in one client's data. Shadows train on a person's known examples, whatever the
     client's number is; what wrappers do is not imitated.
 
     Floor: what the classes alone tell (``leakbench.metrics.attributes``).

@@ -24,8 +24,9 @@ SENDS = {"fedavg": "attribute", "flea": "shared_attribute", "feddata": "shared_a
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Of each method a run whose clients have one writer each, who writes in a way of their own; and
-    of two of them one where nothing shows who wrote.
+    """Of each method a run whose clients have one writer each, who writes in a way of their own.
+
+    And of two of them one where nothing shows who wrote.
     """
     out = tmp_path_factory.mktemp("runs")
 
