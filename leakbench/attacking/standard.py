@@ -1,7 +1,7 @@
 """The standard ensemble: the list of attacks, under a number, that a verdict is cited with.
 
 What AutoAttack (Croce and Hein, ICML 2020) is to robustness: nothing to choose, so that two papers
-that say "standard v5" say the same. It has every attack of leakbench in each setting that tries
+that say "standard v6" say the same. It has every attack of leakbench in each setting that tries
 something else, with its defaults as its budget for a message. A list that changes, or a default, is
 another version.
 """
@@ -15,7 +15,7 @@ from leakbench.attacking.choices import ReadyAttack, build
 from leakbench.record.recording import Recording
 
 NAME = "standard"
-VERSION = 5
+VERSION = 6
 TITLE = f"{NAME} v{VERSION}"
 
 # What reads comes first, then what trains on auxiliary data, then what searches.
