@@ -57,6 +57,7 @@ MEMBERS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("shadow_membership", {"test": "rmia", "model": "client"}),
     ("shared_membership", {"signal": "nearest"}),
     ("shared_membership", {"signal": "tracing"}),
+    ("user_membership", {}),
     ("attribute", {"signal": "loss"}),
     ("attribute", {"signal": "both"}),
     ("shared_attribute", {}),

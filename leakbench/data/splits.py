@@ -23,10 +23,13 @@ TRIES = 5000  # Dirichlet draws before it is given up
 MU = (0.01, 1000.0)
 
 
-def kept_rows(n: int, clients: int, mean_local_size: int, stream: str) -> Tensor:
+def kept_rows(
+    n: int, clients: int, mean_local_size: int, stream: str, *, who: str = "clients"
+) -> Tensor:
     """The rows of n that are kept, ascending: ``mean_local_size`` a client on average; 0: all.
 
-    Drawn at random whatever their class; a smaller size is a part of a larger one.
+    Drawn at random whatever their class; a smaller size is a part of a larger one. ``who``: what
+    clients are called in a message.
 
     Raises:
         UsageError: there are not so many.
@@ -34,8 +37,8 @@ def kept_rows(n: int, clients: int, mean_local_size: int, stream: str) -> Tensor
     size = clients * mean_local_size or n
     if size > n:
         raise UsageError(
-            f"task.mean_local_size = {mean_local_size} with {clients} clients needs {size} training"
-            f" examples, but there are {n}: use at most {n // clients}, or fewer clients."
+            f"task.mean_local_size = {mean_local_size} with {clients} {who} needs {size} training"
+            f" examples, but there are {n}: use at most {n // clients}, or fewer {who}."
         )
     if size == n:
         return torch.arange(n)
@@ -203,6 +206,15 @@ def held_out(parts: list[Tensor], each: int, stream: str) -> tuple[list[Tensor],
         rest.append(rows[order[each:]].sort().values)
         out.append(rows[order[:each]])
     return rest, out
+
+
+def absent(parts: list[Tensor], many: int, stream: str) -> tuple[list[Tensor], list[Tensor]]:
+    """Those who stay, in their order, and ``many`` drawn at random who do not."""
+    if not many:
+        return parts, []
+    order = _rng(stream, "absent").permutation("people", len(parts)).tolist()
+    away = {*order[:many]}
+    return [p for i, p in enumerate(parts) if i not in away], [parts[i] for i in sorted(away)]
 
 
 def _rng(stream: str, what: str, attempt: int = 0) -> Rng:

@@ -131,6 +131,9 @@ class TaskData:
     # (C, k) int64: rows of ``train`` that each client was dealt and does not train on, drawn at
     # random of all that it was dealt, so that it can be asked which of its examples it did.
     held_out: Tensor | None = None
+    # Of each of those who were dealt data and never train its rows (n,) of ``train``; who of all
+    # they are was drawn at random, so that it can be asked who trained.
+    absent: tuple[Tensor, ...] = ()
     # Examples of which an attacker may be told the attribute; no client trains on them, none is
     # tested. None: the task has no attribute, or was not asked for it.
     attributed: Examples | None = None
@@ -174,8 +177,9 @@ class TaskData:
         why = self.unofficial
         out = None if self.held_out is None else self.held_out.to(device)
         told = None if self.attributed is None else self.attributed.to(device, dtype)
+        away = tuple(t.to(device) for t in self.absent)
         moved = TaskData(
-            train, test, aux, rows, counts, own, context, why, pairs, weights, out, told
+            train, test, aux, rows, counts, own, context, why, pairs, weights, out, away, told
         )
         vars(moved)["sizes"] = self.sizes  # as they were on the host
         return moved

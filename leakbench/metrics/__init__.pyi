@@ -38,3 +38,4 @@ from .prototypes import RECOVERED as RECOVERED
 from .prototypes import RECOVERY_PRECISION as RECOVERY_PRECISION
 from .prototypes import likeness as likeness
 from .reidentification import REIDENTIFIED as REIDENTIFIED
+from .users import USER_AUC as USER_AUC

@@ -105,6 +105,17 @@ ATTRIBUTES = Topic(
     ),
     listens=True,
 )
+USERS = Topic(
+    name="users",
+    order=11,
+    kinds=("update", "sum"),
+    kind="update",
+    ask=(
+        "train together with people who are not named. Can an attacker who has somebody's data tell"
+        " whether that one took part?"
+    ),
+    listens=True,
+)
 CAPTIONS = Topic(
     name="captions",
     order=8,

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 # "counts": the same, or {place: {"n": (), int64}} where somebody told no more than how many.
 # ``EXAMPLES`` and "gallery": examples; the same for everybody. Of these an export has "aux_data"
 # alone: the others are private data. "": nothing; ``View`` itself has it, or nobody.
-Held = Literal["", "updates", "counts", "aux_data", "gallery", "candidates", "attributes"]
-EXAMPLES: tuple[Held, ...] = ("aux_data", "candidates", "attributes")
+Held = Literal["", "updates", "counts", "aux_data", "gallery", "candidates", "attributes", "users"]
+EXAMPLES: tuple[Held, ...] = ("aux_data", "candidates", "attributes", "users")
 # Where in a run folder that lies: how the names of its files begin.
 FILES: dict[str, str] = {
     "updates": "known/round-",
@@ -114,6 +114,11 @@ ROWS = (
         "examples of people who may be clients, or of other values of an attribute, told whose each"
         " is; no client has them",
         held="attributes",
+    ),
+    Knowledge(
+        "users",
+        "examples of people of whom it is asked whether they are clients; half of them are",
+        held="users",
     ),
 )
 KNOWLEDGE = {row.name: row for row in ROWS}

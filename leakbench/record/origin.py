@@ -115,6 +115,8 @@ def data_digest(data: TaskData) -> str:
         tensor = getattr(data, name)
         if tensor is not None:
             _add(sha, name, tensor)
+    for i, tensor in enumerate(data.absent):
+        _add(sha, f"absent/{i}", tensor)
     for name, tensor in sorted(data.pretrained.items()):
         _add(sha, f"pretrained/{name}", tensor)
     return sha.hexdigest()

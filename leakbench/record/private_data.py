@@ -16,7 +16,7 @@ from leakbench.base.errors import LeakbenchError, NotMeasured
 from leakbench.base.files import write_tree
 from leakbench.base.spec import canonical
 from leakbench.base.tree import Tree, nbytes
-from leakbench.record import candidates
+from leakbench.record import candidates, users
 from leakbench.record.knowledge import FILES
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def write_private_data(path: Path, data: TaskData, spec: RunSpec) -> None:
     Where the task plants a marker, also context (C,) bool; where it tells an attribute, attribute
     (n,); where it asks for texts, targets (n, T) and shown (n,), the number of the image that each
     example shows; where it can be asked for membership, member (m,), of each candidate its row, or
-    -1.
+    -1, and user (p,), of each of these people the client, or -1.
     """
     tree = {"y": data.train.y, "rows": data.rows, "counts": data.counts}
     tree["client_class"] = data.client_class
@@ -50,20 +50,26 @@ def write_private_data(path: Path, data: TaskData, spec: RunSpec) -> None:
     asked = candidates.drawn(data, spec.seed)
     if asked is not None:
         tree["member"] = asked[1]
+    people = users.drawn(data, spec.seed)
+    if people is not None:
+        tree["user"] = people[1]
     write_tree(path, tree, {"task": spec.task.name, "images": _digest(data.train.stored)})
 
 
 def write_known(folder: Path, data: TaskData, spec: RunSpec) -> None:
     """Write the examples that an attacker may be granted into the run ``folder``.
 
-    x (n, ...), y (n,), and targets where there are some: auxiliary data, the candidates, and those
-    of which the attribute (n,) is told.
+    x (n, ...), y (n,), and targets where there are some: auxiliary data, the candidates, those of
+    which the attribute (n,) is told, and those of people who may be clients.
     """
     head = {"task": spec.task.name}
     write_tree(folder / FILES["aux_data"], data.aux.tree, head)
     asked = candidates.drawn(data, spec.seed)
     if asked is not None:
         write_tree(folder / FILES["candidates"], asked[0].tree, head)
+    people = users.drawn(data, spec.seed)
+    if people is not None:
+        write_tree(folder / FILES["users"], people[0].tree, head)
     if data.attributed is not None:
         write_tree(folder / FILES["attributes"], data.attributed.tree, head)
 

@@ -62,6 +62,18 @@ class Truth:
         return {**asked, "member": self.data["member"] >= 0}
 
     @cached_property
+    def users(self) -> Tensor:
+        """(P,) int64: of each of whom it is asked whether it trained the client, or -1.
+
+        Raises:
+            NotMeasured: the record has none.
+        """
+        if "user" not in self.data:
+            raise NotMeasured("the record has nobody who was dealt data and stayed away")
+        people: Tensor = self.data["user"]
+        return people
+
+    @cached_property
     def attributed(self) -> Tree:
         """The examples of which the attribute may be told: x (n, ...), y (n,), attribute (n,).
 

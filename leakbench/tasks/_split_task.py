@@ -60,6 +60,10 @@ HELD_OUT = (
     "examples of each client that it does not train on, so that membership is asked of its own; 0:"
     " auxiliary data of the same classes stand in"
 )
+ABSENT = (
+    "people who are dealt data as the clients are and never train, so that it is asked who did; who"
+    " they are is drawn"
+)
 ANY_MARKER = "marker in all inputs of half of the clients, for attacks that infer it"
 IMAGE_MARKER = "marker in all images of half of the clients, for attacks that infer it"
 
@@ -79,6 +83,7 @@ class SplitTask(Task):
     split_param: float = Field(2.0, gt=0, description=SPLIT_PARAM)
     mean_local_size: int = Field(0, ge=0, description=LOCAL_SIZE)
     held_out: int = Field(0, ge=0, description=HELD_OUT)
+    absent: int = Field(0, ge=0, description=ABSENT)
     context: str = Field("none", description=ANY_MARKER)
 
     @model_serializer(mode="wrap")
@@ -90,7 +95,7 @@ class SplitTask(Task):
     @property
     def idle(self) -> set[str]:
         """The fields, younger than the first runs, that change nothing as they stand."""
-        return set() if self.held_out else {"held_out"}
+        return {name for name in ("held_out", "absent") if not getattr(self, name)}
 
     @model_validator(mode="after")
     def _one_client_per_class(self) -> Self:
@@ -98,6 +103,16 @@ class SplitTask(Task):
             raise UsageError(
                 f"task.clients = {self.clients} with split class: expected {self.classes}, one"
                 " client per class. Use another split for other numbers of clients."
+            )
+        if self.split == "class" and self.absent:
+            raise UsageError(
+                f"task.absent = {self.absent} with split class: a class is one client's, so nobody"
+                " else has the like. Use another split."
+            )
+        if self.absent and self.context != "none":
+            raise UsageError(
+                "task.absent and task.context: expected one of them, for those who do not train"
+                " have no marker."
             )
         return self
 
@@ -147,11 +162,14 @@ class SplitTask(Task):
             UsageError: ``train`` cannot be dealt as the fields ask.
         """
         stream = f"task/{self.source}"
-        some = splits.kept_rows(len(train), self.clients, self.mean_local_size, stream)
+        people = self.clients + self.absent
+        who = "clients and absent ones" if self.absent else "clients"
+        some = splits.kept_rows(len(train), people, self.mean_local_size, stream, who=who)
         shown = train.some(some)
         by, values = self.dealt_by(shown)
         how: dict[str, Any] = {"rule": self.split, "param": self.split_param, "stream": stream}
-        parts = splits.split_rows(by, clients=self.clients, classes=values, **how)
+        parts = splits.split_rows(by, clients=people, classes=values, **how)
+        parts, absent = splits.absent(parts, self.absent, stream)
         out = None
         if self.held_out:
             parts, out = splits.held_out(parts, self.held_out, stream)
@@ -164,4 +182,6 @@ class SplitTask(Task):
         rows, counts = padded(parts)
         own = torch.arange(self.clients) if self.one_class_each else torch.full((self.clients,), -1)
         held = torch.stack(out) if out else None
-        return TaskData(shown, test, aux, rows, counts, own, marked, held_out=held)
+        return TaskData(
+            shown, test, aux, rows, counts, own, marked, held_out=held, absent=tuple(absent)
+        )

@@ -80,6 +80,7 @@ def runs(tmp_path_factory):
     ):
         patch.setenv("LEAKBENCH_DATA", str(out / "data"))
         yield {
+            "absent": trained(out, "fedavg", 3, task_params={**TASK, "split": "iid", "absent": 3}),
             "fedgn": trained(out, params={"sigma": 0.5}, seed=3),
             "other": trained(out, params={"sigma": 0.5}, seed=4),
             "features": trained(out, "fedfeatures", 2, params={"noise": 0.1}),

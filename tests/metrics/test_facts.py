@@ -21,7 +21,7 @@ BEFORE = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="u
 # What was not known yet when these facts stood in tables.
 SINCE = {"image_found", "word_precision", "word_recall", "features_within", "own_classes"} | {
     *("membership_auc", "membership_tpr", "membership_tpr_low"),
-    *("attribute_auc", "attribute_accuracy"),
+    *("attribute_auc", "attribute_accuracy", "user_auc"),
 }
 OF_ATTACKS = [
     pytest.param(m, id=f"{name}-{m.name}")
@@ -56,7 +56,14 @@ def test_what_a_metric_states_is_what_stood_beside_it(name):
 @pytest.mark.parametrize("name", BEFORE["topics"])
 def test_what_a_topic_states_is_what_stood_in_a_table(name):
     found = {t.name: t for t in vars(topics).values() if isinstance(t, topics.Topic)}
-    assert set(found) == {*BEFORE["topics"], "captions", "examples", "members", "attributes"}
+    assert set(found) == {
+        *BEFORE["topics"],
+        "captions",
+        "examples",
+        "members",
+        "attributes",
+        "users",
+    }
     stated = found[name].parameters()
     # Later than that table.
     assert stated.pop("contents") is (name != "exposure")
