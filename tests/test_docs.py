@@ -173,7 +173,7 @@ class TestLimits:
         assert not named & {"epsilon", "delta", "eps"}
 
     def test_attacks(self):
-        text, attacks = self.point("The twenty-five attacks read"), registry.names("attacks")
+        text, attacks = self.point("The twenty-eight attacks read"), registry.names("attacks")
         assert text.split()[1] == IN_WORDS[len(attacks)]
         metrics = {m.name for a in attacks for m in registry.load_plugin("attacks", a).metrics}
         asks = [name for name in {*attacks, *metrics} if "member" in name]
