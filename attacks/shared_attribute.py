@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
 from attacks._attribute_readers import Reader, fitted
 from attacks._attributes import blind_guess, unknown
+from attacks._changed_rows import Change, Rows
 from attacks._feature_messages import Extractor, extractor, of_classes, unextracted
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
@@ -40,8 +41,11 @@ class SharedAttribute(Attack):
     rows are means. What is sent once before training is attacked at the end alone.
 
     Ours; attribute inference from shared embeddings is that of Song and Raghunathan (CCS 2020,
-    Section 5), who train on examples of the same distribution, and here of the same people. Noise
-    and clipping of a wrapper are not imitated on the attacker's own rows.
+    Section 5), who train on examples of the same distribution, and here of the same people.
+
+    What a wrapper did is told by how rows differ from the attacker's own (``_changed_rows``): they
+    are scaled back, noise is added to the rows that the classifier learns from, and in place of
+    numbers that were not sent stands the mean of the class. Rows that are not finite are left out.
 
     Floor: what the classes alone tell (``leakbench.metrics.attributes``). Control: rows that
     nothing hides.
@@ -98,20 +102,25 @@ class SharedAttribute(Attack):
         return SECONDS * (1 + len(self.at) * self.rounds)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        made = _Readers(view, rng)
-        return [self._guess(view, c, sent, made) for c, sent in self._victims(view).items()]
+        victims = self._victims(view)
+        made = _Readers(view, rng, [m for sent in victims.values() for m in sent])
+        return [self._guess(view, c, sent, made) for c, sent in victims.items()]
 
     def _guess(self, view: View, client: int, sent: list[Message], made: _Readers) -> Guess:
-        """Of one client, by its messages, the newest last."""
-        unit, said, sure = f"client/{client}", [], False
+        """Of one client, by its messages, the newest last; what cannot be read hides no other."""
+        unit, read, why = f"client/{client}", list[_Read](), ""
         for m in sent:
-            reader = made.reader(m)
-            if isinstance(reader, str):
-                return Guess(unit, view.round, failed=reader)
-            said.append(reader.says(_rows(m), made.labels(m)))
-            sure = reader.sure
-        tensors = {"attribute": torch.cat(said).mean(0), **_each_row(sent[-1], said[-1].argmax(1))}
-        return Guess(unit, view.round, tensors, sure)
+            found = made.read(m)
+            if isinstance(found, str):
+                why = found
+            else:
+                read.append(found)
+        if not read:
+            return Guess(unit, view.round, failed=why)
+        newest, said = read[-1], torch.cat([one.said for one in read])
+        named = newest.said.argmax(1)
+        rows = _each_row(newest.message, named, newest.rows) if newest.message is sent[-1] else {}
+        return Guess(unit, view.round, {"attribute": said.mean(0), **rows}, newest.sure)
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """As often as among the known examples; and the most frequent of them."""
@@ -119,7 +128,12 @@ class SharedAttribute(Attack):
         for client, sent in self._victims(view).items():
             guess = blind_guess(view, client)
             most = guess.tensors["attribute"].argmax().expand(len(sent[-1].payload))
-            out.append(replace(guess, tensors={**guess.tensors, **_each_row(sent[-1], most)}))
+            out.append(
+                replace(
+                    guess,
+                    tensors={**guess.tensors, **_each_row(sent[-1], most, torch.arange(len(most)))},
+                )
+            )
         return out
 
     def _victims(self, view: View) -> dict[int, list[Message]]:
@@ -138,60 +152,109 @@ class SharedAttribute(Attack):
         return {}
 
 
-def _rows(m: Message) -> Tensor:
-    """The rows of a message (k, ...), float64."""
-    rows: Tensor = m.payload
-    return rows.detach().double().cpu()
+@dataclass(frozen=True)
+class _Read:
+    """What a message's rows say."""
+
+    message: Message
+    said: Tensor  # (k, V)
+    rows: Tensor  # (k,) int64: which of them they are
+    sure: bool
 
 
-def _each_row(m: Message, named: Tensor) -> dict[str, Tensor]:
-    """What is said of each of a message's rows, which are examples unless they are means."""
+def _each_row(m: Message, named: Tensor, rows: Tensor) -> dict[str, Tensor]:
+    """What is said of a message's ``rows``, which are examples unless they are means."""
     if m.kind == "mean_data":
         return {}
-    return {"named": named, f"{m.kind}.rows": torch.arange(len(named))}
+    return {"named": named, f"{m.kind}.rows": rows}
+
+
+@dataclass(frozen=True)
+class _Own:
+    """The attacker's own rows, made as those of a message were, and what was done to these."""
+
+    x: Tensor  # (n, ...) float64
+    value: Tensor  # (n,)
+    y: Tensor | None  # (n,) their classes, where rows come with some
+    change: Change
+
+    def expected(self, labels: Tensor | None) -> Tensor:
+        """(k, d) or (1, d): the mean row, of the class where it is named."""
+        flat = self.x.flatten(1)
+        if self.y is None or labels is None:
+            return flat.mean(0, keepdim=True)
+        there = {*self.y.tolist()}
+        means = {c: flat[self.y == c].mean(0) for c in {*labels.tolist()} & there}
+        return torch.stack([means.get(c, flat.mean(0)) for c in labels.tolist()])
 
 
 class _Readers:
     """Classifiers of what is shared, one for each way in which it is made."""
 
-    def __init__(self, view: View, rng: torch.Generator) -> None:
+    def __init__(self, view: View, rng: torch.Generator, sent: list[Message]) -> None:
         known = view.know("attributes")
         self.view, self.rng, self.x, self.y = view, rng, known.x, known.y.cpu()
-        self.value = known.attribute.cpu()
+        self.value, self.sent = known.attribute.cpu(), sent
         self.seed = int(torch.randint(2**31, (), generator=rng))
-        self.trained: dict[tuple[object, ...], Reader | str] = {}
+        self.trained: dict[tuple[object, ...], tuple[_Own, Reader] | str] = {}
 
-    def reader(self, m: Message) -> Reader | str:
-        """That of a message, or why there is none."""
-        if not bool(_rows(m).isfinite().all()):
+    def read(self, m: Message) -> _Read | str:
+        """What the rows of a message say, or why they say nothing."""
+        rows, of = Rows.of(m.payload, m.told()[""]), self._extractor(m)
+        if not len(rows.x):
             return "what was sent is not finite"
-        of = extractor(self.view, m) if m.kind == "features" else None
         if isinstance(of, str):
             return of
-        place = (m.kind, self.labels(m) is None, *(of.name if of else ()))
+        place = self._place(m, of)
         if place not in self.trained:
             self.trained[place] = self._trained(m, of)
-        return self.trained[place]
+        found = self.trained[place]
+        if isinstance(found, str):
+            return found
+        own, reader = found
+        if rows.x.shape[1:] != own.x.flatten(1).shape[1:]:
+            return "its rows have another shape than what the model makes of an example"
+        labels = self._labels(m)
+        labels = None if labels is None else labels[rows.at]
+        x = own.change.undone(rows, own.expected(labels)).reshape(-1, *own.x.shape[1:])
+        return _Read(m, reader.says(x, labels), rows.at, reader.sure)
 
-    def labels(self, m: Message) -> Tensor | None:
+    def _extractor(self, m: Message) -> Extractor | str | None:
+        return extractor(self.view, m) if m.kind == "features" else None
+
+    def _place(self, m: Message, of: Extractor | None) -> tuple[object, ...]:
+        return (m.kind, self._labels(m) is None, *(of.name if of else ()))
+
+    def _labels(self, m: Message) -> Tensor | None:
         """(rows,) int64: the classes that were named beside the rows; None where none were."""
         sent = self.view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)
         y = sent[-1].payload if sent and m.kind != "mean_data" else None
         alike = isinstance(y, torch.Tensor) and y.shape == (len(m.payload),)
         return y.cpu() if alike and y is not None and not y.is_floating_point() else None
 
-    def _trained(self, m: Message, of: Extractor | None) -> Reader | str:
+    def _trained(self, m: Message, of: Extractor | None) -> tuple[_Own, Reader] | str:
         x, value = self.x.double().cpu(), self.value
         if m.kind == "mean_data":
             x, value = _means(x, value, int(self.view.method.size), self.rng)  # type: ignore[attr-defined]
         elif of is not None:
             x = of.of(self.view.facts.input_range.unit(self.x.to(m.payload))).double().cpu()
-        if x.shape[1:] != _rows(m).shape[1:]:
-            return "its rows have another shape than what the model makes of an example"
         if not bool(x.isfinite().all()):
             return "what the model makes of known examples is not finite"
-        y = None if self.labels(m) is None else self.y
-        return fitted(x, y, value, int(self.value.max()) + 1, self.seed)
+        y = None if self._labels(m) is None else self.y
+        change = Change.of(x.flatten(1), self._alike(m, of, x[0].numel()))
+        own = _Own(x, value, y, change)
+        learnt = change.imitated(x.flatten(1), own.expected(y), self.rng).reshape(x.shape)
+        return own, fitted(learnt, y, value, int(self.value.max()) + 1, self.seed)
+
+    def _alike(self, m: Message, of: Extractor | None, wide: int) -> list[Rows]:
+        """The rows of all messages that were made as this one was."""
+        out = []
+        for other in self.sent:
+            by = self._extractor(other)
+            if not isinstance(by, str) and self._place(other, by) == self._place(m, of):
+                rows = Rows.of(other.payload, other.told()[""])
+                out += [rows] if rows.x.shape[1:] == (wide,) else []
+        return out
 
 
 def _means(x: Tensor, value: Tensor, size: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:

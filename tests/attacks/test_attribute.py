@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from attacks._changed_rows import Rows
 from helpers.digit_writers import WRITERS
 from helpers.small_runs import FEW_PROBES, Lazily, build, obstacle, plugged
 
@@ -19,6 +20,23 @@ from leakbench.record.knowledge import FILES
 from leakbench.record.recording import Recording
 from leakbench.scoring.truth import Truth
 
+CLIP, LARGEST = ("clip_noise", {"clip": 1.0, "noise": 0.0}), ("top_k", {"share": 0.1})
+NOISED = ("clip_noise", {"clip": 5.0, "noise": 0.02})
+DRAWN = ("top_k", {"share": 0.1, "choose": "random"})
+
+
+def covering(wrapper, kind):
+    return wrapper[0], wrapper[1] | {"kinds": [kind]}
+
+
+COVERED = {
+    "flea_clipped": ("flea", covering(CLIP, "features")),
+    "flea_noised": ("flea", covering(NOISED, "features")),
+    "flea_largest": ("flea", covering(LARGEST, "features")),
+    "feddata_clipped": ("feddata", covering(CLIP, "data")),
+    "feddata_drawn": ("feddata", covering(DRAWN, "data")),
+    "fedmix_clipped": ("fedmix", covering(CLIP, "mean_data")),
+}
 SENDS = {"fedavg": "attribute", "flea": "shared_attribute", "feddata": "shared_attribute"}
 
 
@@ -30,8 +48,9 @@ def runs(tmp_path_factory):
     """
     out = tmp_path_factory.mktemp("runs")
 
-    def trained(method, **task):
+    def trained(method, *wrappers, **task):
         how = {"rounds": 3, "device": "cpu", "record": FEW_PROBES, "out": out}
+        how["wrappers"] = wrappers
         params = {"fraction": 1.0, "epochs": 2, "lr": 0.01, "batch": 16}
         how["params"] = params | ({"layer": "first"} if method == "flea" else {})
         return api.train(method, task="digit-writers", task_params=task, **how)
@@ -42,6 +61,7 @@ def runs(tmp_path_factory):
             unmarked=lambda: trained("fedavg", styles=False, deal_by="class", split="iid"),
             unmarked_flea=lambda: trained("flea", styles=False, split_param=2.0),
             fedmix=lambda: trained("fedmix"),
+            **{name: lambda by=by: trained(*by) for name, by in COVERED.items()},
             digit=lambda: trained("fedavg", attribute="digit", split="iid"),
             none=lambda: trained("fedavg", attribute="none", deal_by="class", split="iid"),
         )
@@ -82,6 +102,33 @@ def test_means_tell_whose_examples_they_are_of(runs):
     guesses = guessed(runs["fedmix"], "shared_attribute")
     assert mean(ATTRIBUTE_AUC, guesses, Truth(runs["fedmix"])) > 0.9
     assert not any("named" in g.tensors for g in guesses)
+
+
+@pytest.mark.parametrize("run", COVERED)
+def test_what_a_wrapper_did_to_what_is_shared_hides_nobody(runs, run):
+    """A scale is undone; noise, and numbers that were not sent, the classifier learns with."""
+    guesses = guessed(runs[run], "shared_attribute")
+    assert mean(ATTRIBUTE_AUC, guesses, Truth(runs[run])) > 0.8
+
+
+def test_a_row_that_is_not_finite_is_one_row():
+    x = torch.tensor([[1.0, 2.0], [float("nan"), 0.0], [1e300, 0.0], [3.0, 4.0]]).double()
+    rows = Rows.of(x, torch.ones_like(x, dtype=torch.bool))
+    assert rows.at.tolist() == [0, 3]
+    assert rows.x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_a_message_that_cannot_be_read_hides_no_other(runs):
+    run, attack = Recording(runs["flea"]), build("shared_attribute")
+    view = View(attack.threat, run, run.rounds)
+    whole = {g.unit: g.tensors["attribute"] for g in attack(view)}
+    for m in view.messages("features", sender="client/0", round=1):
+        vars(m)["payload"] = torch.full_like(m.payload, float("nan"))
+    rng = torch.Generator().manual_seed(0)
+    found = {g.unit: g for g in attack.run(view, rng)}
+    assert not any(g.failed for g in found.values())
+    best = {c: int(g.tensors["attribute"].argmax()) for c, g in found.items()}
+    assert best == {c: int(v.argmax()) for c, v in whole.items()}
 
 
 @pytest.mark.parametrize(("method", "name"), SENDS.items())
