@@ -181,11 +181,21 @@ def _by_loss(sound: Sequence[tuple[Message, Replay]], known: KnownPeople) -> dic
     """How much further each client took the loss of a value's examples down than the others did."""
     batch, value = known.batch.some(known.looked_at), known.value[known.looked_at]
     each = torch.stack([_fell(m, replay, batch) for m, replay in sound]).nan_to_num(0.0, 0.0, 0.0)
-    more = each - each.mean(0) if len(each) > 1 else each
+    y, value = batch.y.cpu(), value.cpu()
+    more = [_beyond_others(each, i) for i in range(len(sound))]
     return {
-        party(m.sender): _within_classes(more[i], batch.y.cpu(), value.cpu(), known.values)
-        for i, (m, _) in enumerate(sound)
+        party(m.sender): _within_classes(told, y, value, known.values)
+        for (m, _), told in zip(sound, more, strict=True)
     }
+
+
+def _beyond_others(each: Tensor, i: int) -> Tensor:
+    """(w,): row i of ``each`` (n, w), less the median of the others, where there are any.
+
+    One client whose numbers are absurd hides nobody.
+    """
+    others = torch.cat([each[:i], each[i + 1 :]])
+    return each[i] - (others.quantile(0.5, dim=0) if len(others) else 0.0)
 
 
 def _fell(m: Message, replay: Replay, batch: Batch) -> Tensor:
@@ -261,8 +271,13 @@ class ShadowUpdates:
         return cls(names, _apart(centres, axes), axes)
 
     def cosines(self, sent: Sequence[Message]) -> dict[int, Tensor]:
-        """{client: (V,)} of the updates ``sent``, less their mean, where there are several."""
-        updates = torch.stack([_long(m.payload, self.names) for m in sent])
+        """{client: (V,)} of the updates ``sent``, less their mean, where there are several.
+
+        All are made as long as each other: a longer one would be all of the mean, and hide them.
+        """
+        longs = torch.stack([_long(m.payload, self.names) for m in sent])
+        longest = longs.abs().max(1, keepdim=True).values.clamp(min=1e-300)
+        updates = torch.nn.functional.normalize(longs / longest, dim=1)
         if len(updates) > 1:
             updates = updates - updates.mean(0)
         near = (_apart(updates, self.classes) @ self.centres.T).cpu()

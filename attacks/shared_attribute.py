@@ -128,12 +128,8 @@ class SharedAttribute(Attack):
         for client, sent in self._victims(view).items():
             guess = blind_guess(view, client)
             most = guess.tensors["attribute"].argmax().expand(len(sent[-1].payload))
-            out.append(
-                replace(
-                    guess,
-                    tensors={**guess.tensors, **_each_row(sent[-1], most, torch.arange(len(most)))},
-                )
-            )
+            rows = _each_row(sent[-1], most, torch.arange(len(most)))
+            out.append(replace(guess, tensors={**guess.tensors, **rows}))
         return out
 
     def _victims(self, view: View) -> dict[int, list[Message]]:

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attacks._changed_rows import Rows
 from helpers.digit_writers import WRITERS
 from helpers.small_runs import FEW_PROBES, Lazily, build, obstacle, plugged
 
+from attacks._changed_rows import Rows
 from leakbench import api
 from leakbench.attacking.isolated import handed, write_handout
 from leakbench.attacking.view import ThreatModel, View
@@ -96,6 +96,23 @@ def test_what_is_shared_tells_whose_it_is(runs, method):
     assert mean(ATTRIBUTE_ACCURACY, guesses, truth) > 0.9
     assert mean(ATTRIBUTE_ACCURACY, guesses, truth, "floor") < 0.5
     assert all(g.accepted for g in guesses)
+
+
+@pytest.mark.parametrize("signal", ["loss", "shadows", "both"])
+@pytest.mark.parametrize("times", [1e6, float("nan")])
+def test_a_client_that_sends_what_is_no_update_hides_nobody_else(runs, signal, times):
+    run, attack = runs["fedavg"], build("attribute", signal=signal)
+    recording = Recording(run)
+    view = View(attack.threat, recording, recording.rounds)
+    sent = view.messages("update")
+    whose = sent[0].sender
+    for m in sent:
+        if m.sender == whose:
+            vars(m)["payload"] = {k: times * torch.ones_like(v) for k, v in m.payload.items()}
+    guesses = attack.run(view, torch.Generator().manual_seed(0))
+    others = [g for g in guesses if g.unit != whose]
+    assert len(others) >= 4
+    assert mean(ATTRIBUTE_AUC, others, Truth(run)) > 0.9
 
 
 def test_means_tell_whose_examples_they_are_of(runs):
