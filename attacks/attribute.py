@@ -83,6 +83,10 @@ class Attribute(Attack):
     def pools(self) -> bool:
         return True
 
+    def hears_out(self, run: Outline) -> bool:
+        """It reads half of the rounds, or more."""
+        return 2 * self.rounds >= run.rounds
+
     def obstacle(self, run: Outline) -> str:
         return super().obstacle(run) or unknown(run)
 

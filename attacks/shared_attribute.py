@@ -78,6 +78,12 @@ class SharedAttribute(Attack):
     def pools(self) -> bool:
         return True
 
+    def hears_out(self, run: Outline) -> bool:
+        """It reads half of the rounds in which something was sent, or more."""
+        kinds = self.attacks(run)
+        sent = [s for s in run.sent if s["kind"] in kinds and s["sender"] == "client"]
+        return all(2 * self.rounds >= int(s["rounds"]) for s in sent)
+
     def attacks(self, run: Outline) -> tuple[str, ...]:
         sent = {str(s["kind"]) for s in run.sent if s["sender"] == "client"}
         return tuple(kind for kind in SENT if kind in sent)[:1] or SENT[-1:]
@@ -117,10 +123,12 @@ class SharedAttribute(Attack):
                 read.append(found)
         if not read:
             return Guess(unit, view.round, failed=why)
-        newest, said = read[-1], torch.cat([one.said for one in read])
-        named = newest.said.argmax(1)
-        rows = _each_row(newest.message, named, newest.rows) if newest.message is sent[-1] else {}
-        return Guess(unit, view.round, {"attribute": said.mean(0), **rows}, newest.sure)
+        newest, said = read[-1], torch.cat([one.said for one in read]).mean(0)
+        named = said.argmax().repeat(len(sent[-1].payload))  # of a row that cannot be read
+        if newest.message is sent[-1]:
+            named[newest.rows] = newest.said.argmax(1)
+        rows = _each_row(sent[-1], named)
+        return Guess(unit, view.round, {"attribute": said, **rows}, newest.sure)
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """As often as among the known examples; and the most frequent of them."""
@@ -128,7 +136,7 @@ class SharedAttribute(Attack):
         for client, sent in self._victims(view).items():
             guess = blind_guess(view, client)
             most = guess.tensors["attribute"].argmax().expand(len(sent[-1].payload))
-            rows = _each_row(sent[-1], most, torch.arange(len(most)))
+            rows = _each_row(sent[-1], most)
             out.append(replace(guess, tensors={**guess.tensors, **rows}))
         return out
 
@@ -158,11 +166,11 @@ class _Read:
     sure: bool
 
 
-def _each_row(m: Message, named: Tensor, rows: Tensor) -> dict[str, Tensor]:
-    """What is said of a message's ``rows``, which are examples unless they are means."""
+def _each_row(m: Message, named: Tensor) -> dict[str, Tensor]:
+    """What is said of each of a message's rows, which are examples unless they are means."""
     if m.kind == "mean_data":
         return {}
-    return {"named": named, f"{m.kind}.rows": rows}
+    return {"named": named, f"{m.kind}.rows": torch.arange(len(named))}
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,10 @@ class Attack(Spec):
         """
         return False
 
+    def hears_out(self, run: Outline) -> bool:
+        """Does it pool, and read so much of this run that nothing it left out would tell more?"""
+        return self.pools
+
     def obstacle(self, run: Outline) -> str:
         """Why this attack does not fit what was shared, or what a part of the run kept of it.
 

@@ -221,7 +221,7 @@ def _told(recording: Recording, attack: Attack) -> dict[str, Any]:
     outline = Outline(recording, attack.threat)
     return {
         "reads": sorted(attack.attacks(outline)),
-        "pools": attack.pools,
+        "pools": attack.hears_out(outline),
         "conditions": attack.conditions(outline),
     }
 

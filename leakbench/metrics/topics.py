@@ -97,7 +97,7 @@ MEMBERS = Topic(
 ATTRIBUTES = Topic(
     name="attributes",
     order=10,
-    kinds=("update", "features", "data", "mean_data"),
+    kinds=MEMBERS.kinds,  # what tells an example tells whose it is
     kind="update",
     ask=(
         "send what they learned in place of their data. Can an attacker who knows some people tell"

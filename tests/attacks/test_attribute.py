@@ -11,7 +11,9 @@ from helpers.small_runs import FEW_PROBES, Lazily, build, obstacle, plugged
 
 from attacks._changed_rows import Rows
 from leakbench import api
+from leakbench.attacking.guessing import attack_described
 from leakbench.attacking.isolated import handed, write_handout
+from leakbench.attacking.public_facts import Outline
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base.errors import NotMeasured, ThreatViolation
 from leakbench.base.files import read_tree
@@ -139,11 +141,11 @@ def test_a_message_that_cannot_be_read_hides_no_other(runs):
     run, attack = Recording(runs["flea"]), build("shared_attribute")
     view = View(attack.threat, run, run.rounds)
     whole = {g.unit: g.tensors["attribute"] for g in attack(view)}
-    for m in view.messages("features", sender="client/0", round=1):
+    for m in view.messages("features", sender="client/0", round=3):
         vars(m)["payload"] = torch.full_like(m.payload, float("nan"))
     rng = torch.Generator().manual_seed(0)
     found = {g.unit: g for g in attack.run(view, rng)}
-    assert not any(g.failed for g in found.values())
+    assert not any(g.failed or len(g.tensors["named"]) != 13 for g in found.values())
     best = {c: int(g.tensors["attribute"].argmax()) for c, g in found.items()}
     assert best == {c: int(v.argmax()) for c, v in whole.items()}
 
@@ -170,6 +172,18 @@ def test_where_nothing_shows_who_wrote_nobody_finds_it(runs, run, name):
     if "named" in guesses[0].tensors:
         assert mean(ATTRIBUTE_ACCURACY, guesses, truth) < 0.4
         assert not any(g.accepted for g in guesses)
+
+
+@pytest.mark.parametrize(
+    ("method", "name"), [("fedavg", "attribute"), ("flea", "shared_attribute")]
+)
+def test_who_reads_few_rounds_has_not_heard_out_all(runs, method, name):
+    """Else an attack that was shortened would acquit."""
+    run = Recording(runs[method])
+    for rounds, out in ((1, False), (2, True)):
+        attack = build(name, rounds=rounds)
+        assert attack.hears_out(Outline(run, attack.threat)) == out
+        assert attack_described(run, name, attack, 0.0)["pools"] == out
 
 
 def test_where_the_class_tells_it_the_question_is_refused(runs):

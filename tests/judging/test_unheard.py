@@ -6,7 +6,7 @@ import pytest
 
 from leakbench.base import registry
 from leakbench.base.reason import reason
-from leakbench.judging.gaps import unheard
+from leakbench.judging.gaps import unheard, unread
 from leakbench.metrics import topics
 
 
@@ -45,6 +45,14 @@ def test_each_covered_kind_asks_by_itself():
     said = unheard(topics.PROTOTYPES, setting, [number("prototype")])
     assert said == (reason("not_added_up", kind="update"),)
     assert unheard(topics.PROTOTYPES, setting, [number("prototype"), number("update")]) == ()
+
+
+def test_of_people_all_is_read_that_is_made_of_examples():
+    """A prototype, or a sum, that nobody looked into may tell whose the data are."""
+    assert {*topics.ATTRIBUTES.kinds} == {*topics.MEMBERS.kinds}
+    setting = SimpleNamespace(received={"update", "prototype", "sum"})
+    said = unread(topics.ATTRIBUTES, setting, [number("update")])
+    assert said == (reason("unread", kinds=["prototype", "sum"], by="nobody"),)
 
 
 def test_what_is_not_covered_or_sent_once_has_nothing_to_add_up():
