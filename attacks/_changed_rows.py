@@ -38,7 +38,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Change:
+class RowChange:
     """What was done to the rows of all messages that were made alike."""
 
     mean: Tensor  # (d,) of the attacker's own rows

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from attacks._attribute_readers import Reader, fitted
 from attacks._attributes import blind_guess, unknown
-from attacks._changed_rows import Change, Rows
+from attacks._changed_rows import RowChange, Rows
 from attacks._feature_messages import Extractor, extractor, of_classes, unextracted
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
@@ -180,7 +180,7 @@ class _Own:
     x: Tensor  # (n, ...) float64
     value: Tensor  # (n,)
     y: Tensor | None  # (n,) their classes, where rows come with some
-    change: Change
+    change: RowChange
 
     def expected(self, labels: Tensor | None) -> Tensor:
         """(k, d) or (1, d): the mean row, of the class where it is named."""
@@ -245,7 +245,7 @@ class _Readers:
         if not bool(x.isfinite().all()):
             return "what the model makes of known examples is not finite"
         y = None if self._labels(m) is None else self.y
-        change = Change.of(x.flatten(1), self._alike(m, of, x[0].numel()))
+        change = RowChange.of(x.flatten(1), self._alike(m, of, x[0].numel()))
         own = _Own(x, value, y, change)
         learnt = change.imitated(x.flatten(1), own.expected(y), self.rng).reshape(x.shape)
         return own, fitted(learnt, y, value, int(self.value.max()) + 1, self.seed)

@@ -56,6 +56,7 @@ Code = Literal[
     "incomplete",  # some, all: runs
     "few_attacked",  # some, all: seeds
     "unread",  # kinds, by: "nobody", "clients", "one" of those asked, "paper" or "weak" attacks
+    "found_beside",  # metric, attack: by another metric of the question
     "chosen",  # count: of clients that somebody picked
     "few_rounds",  # kept, all: rounds of covered updates
     "few_updates",  # kept, all: rounds of whole updates, each of which says more

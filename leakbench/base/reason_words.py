@@ -165,6 +165,7 @@ _SAID: dict[str, Callable[[Facts], str]] = {
     "incomplete": _form("{some} of {all} runs are complete"),
     "few_attacked": _form("attacked in {some} of {all} seeds"),
     "unread": _unread,
+    "found_beside": _form("by another measure, {metric}, {attack} is beyond its blind guess"),
     "chosen": _form("{count} of the clients were chosen (record.clients), not drawn"),
     "few_rounds": _form(
         "of the updates, which a wrapper covers, {kept} of {all} rounds were kept, and whoever adds"

@@ -11,6 +11,7 @@ from leakbench.base.reason import Reason, reason
 from leakbench.results.listener import Listener, weaker
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
+from leakbench.statistics.multiplicity import bonferroni
 
 DRAWN = ("prototype", "label_counts")  # kinds that methods noise themselves, before a wrapper does
 ENOUGH = 0.5  # of the rounds: over fewer, noise and company cancel much less than over all
@@ -61,6 +62,25 @@ def unread(
         if why := "" if kind in able else _why(on, listener, alone=not able):
             out[why].append(kind)
     return tuple(reason("unread", kinds=kinds, by=why) for why, kinds in out.items())
+
+
+def found_beside(others: Sequence[Number]) -> tuple[Reason, ...]:
+    """Said where the question's own metric cannot acquit: by another one something was found.
+
+    As members whom somebody is sure of, which an area under a curve does not show. More than the
+    margin, and no luck of the best of so many.
+
+    Args:
+        others: single attacks' numbers in the question's other metrics.
+    """
+    real = [n for n in others if not n.weak]
+    out = []
+    for n in real:
+        low = n.model_copy(update={"value": bonferroni(n.value, len(real))}).low
+        if low > n.blind_high and n.leak > n.blind + n.meaning.matters:
+            told = {"metric": n.meaning.heading, "attack": n.attacker.name}
+            out.append(reason("found_beside", **told))
+    return tuple(dict.fromkeys(out))
 
 
 def picked(topic: Topic, setting: Setting) -> tuple[Reason, ...]:

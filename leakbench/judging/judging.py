@@ -12,7 +12,7 @@ from leakbench.base.reason import GONE, Reason, reason
 from leakbench.judging.attackers import kinds_present
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.fronts import Axes, front
-from leakbench.judging.gaps import broken, gaps, picked, unheard, unread
+from leakbench.judging.gaps import broken, found_beside, gaps, picked, unheard, unread
 from leakbench.judging.question import TO, Judged, Question
 from leakbench.judging.verdict import judge_evidence
 from leakbench.results import cascade
@@ -216,6 +216,7 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
             *unread(question.topic, setting, own, listener),
             *picked(question.topic, setting),
             *unheard(question.topic, setting, own, listener),
+            *found_beside(others),
             *why.gone,
             *broken(setting),
         ),

@@ -9,6 +9,7 @@ from helpers.verdicts import BASE, by, change, known, number
 
 from leakbench.judging.judging import find_questions
 from leakbench.judging.question import TO
+from leakbench.metrics.prototypes import RECOVERED
 from leakbench.record.folders import load
 from leakbench.results import cascade
 from leakbench.results.listener import LISTENERS, listener_of, weaker
@@ -83,6 +84,20 @@ def test_anyones_verdict_is_never_safer_than_a_listeners():
         if own.tone == "held":
             assert not any(tones)
     assert {("leak", 2), ("part", 2), ("leak", 0)} <= seen
+
+
+@pytest.mark.parametrize("who", [("server", "client/0"), ("client/0", "server"), ("server",) * 2])
+def test_what_another_metric_shows_lets_nobody_acquit(who):
+    """Of the question's own metric little is found, of another one most."""
+    little = heard(number(0.01, attack="a", width=0.01), who[0])
+    much = heard(number(0.95, attack="b", metric=RECOVERED), who[1])
+    setting = attacked(little)
+    (alone,) = find_questions([setting], [])
+    assert alone.judged[0].verdict.word == "held"
+    (both,) = find_questions([change(setting, numbers=[*setting.numbers, much])], [])
+    verdict = both.judged[0].verdict
+    assert verdict.word == "cannot tell"
+    assert [d.why.code for d in verdict.doubts] == ["found_beside"]
 
 
 def test_what_a_client_found_takes_no_accusation_from_the_papers_attack_of_the_server():

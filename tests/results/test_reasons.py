@@ -48,6 +48,7 @@ FACTS = {
     "incomplete": {"some": 1, "all": 3},
     "few_attacked": {"some": 1, "all": 3},
     "unread": {"kinds": ["update", "mean_data"], "by": "clients"},
+    "found_beside": {"metric": "members found", "attack": "unmix"},
     "chosen": {"count": 2},
     "few_rounds": {"kept": 4, "all": 100},
     "few_updates": {"kept": 4, "all": 100},
