@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 
 from leakbench.attacking import choices
 from leakbench.base import registry
@@ -82,9 +81,7 @@ def _of_clients(settings: Sequence[Setting], missing: Iterable[Missing], who: Li
     unfit = {(m.configuration.key, m.attack) for m in missing if not m.fits}
     for setting in _one_of_each(settings):
         run = setting.runs[0]
-        clients = range(int(run.meta.get("facts", {}).get("clients", 0)))
-        first = ",".join(map(str, islice(clients, CLIENTS[who])))
-        name = f"clients/{first}" if CLIENTS[who] > 1 else f"client/{first}"
+        name = _observer(who, int(run.meta.get("facts", {}).get("clients", 0)))
         recording = Recording(run)
         for known in choices.variants():
             with suppress(UsageError):
@@ -94,6 +91,13 @@ def _of_clients(settings: Sequence[Setting], missing: Iterable[Missing], who: Li
                     yield known.name, "open", attack.options
                 elif (setting.key, known.name) not in unfit:
                     yield known.name, "refused", why
+
+
+def _observer(who: Listener, clients: int) -> str:
+    """Of so many ``clients`` the first ones, and one is left of whom they could find out."""
+    least, most = min(CLIENTS[who], 2), CLIENTS[who]
+    first = ",".join(map(str, range(min(max(least, min(most, clients - 1)), clients))))
+    return f"clients/{first}" if most > 1 else f"client/{first}"
 
 
 def _one_of_each(settings: Iterable[Setting]) -> list[Setting]:

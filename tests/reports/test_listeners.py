@@ -165,6 +165,17 @@ def test_a_run_says_what_clients_could_be_asked(run):
     assert all(0 <= at(r, 0.01) <= 1 for r in shown.roc)
 
 
+@pytest.mark.parametrize(("clients", "state"), [(2, "refused"), (3, "open"), (5, "open")])
+def test_several_clients_leave_one_of_whom_they_find_out(tmp_path, clients, state):
+    task = {"clients": clients, "split": "iid"}
+    run = trained(tmp_path, "fedavg", 2, task_params=task, params={"fraction": 1.0})
+    tables = read_tables([load(run.path)])
+    found = inquiries_of(tables.settings, tables.missing)
+    (told,) = (i for i in found if (i.listener, i.topic) == ("coalition", "labels"))
+    assert told.state == state
+    assert clients != 3 or '"clients/0,1"' in told.text
+
+
 @needs_browser
 @pytest.mark.slow
 def test_the_switch_shows_one_listener_and_paper_shows_all(tmp_path):
