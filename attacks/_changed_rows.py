@@ -63,7 +63,8 @@ class RowChange:
         size = own.square().mean(0)
         share, least = _sent(own, messages)
         about = (own.mean(0), size, ways[:many].T, along, rest)
-        top = float(own[own.abs() >= least].square().mean())
+        numbers = own[(own != 0) & (own.abs() >= least)]
+        top = float(numbers.square().mean()) if len(numbers) else 0.0
         change = cls(*about, False, 0.0, share, least, top)
         found = [change.measured(one) for one in messages if len(one.x)]
         if not found:
@@ -84,9 +85,7 @@ class RowChange:
         """
         if not bool(rows.there.all()):
             sizes = rows.x[rows.there].square()
-            usual = max(float(self.size.mean()), 1e-300)
-            if self.least:
-                usual = self.top
+            usual = max(self.top, 1e-300)
             return (float(sizes.mean()) / usual) ** 0.5 if len(sizes) else 1.0, 0.0
         each = rows.x @ self.axes
         on = each.square().sum(1)

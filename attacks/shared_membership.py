@@ -8,6 +8,7 @@ from pydantic import Field
 
 from attacks import _prototype_rows as prototypes
 from attacks._candidates import by_inputs, clients_of, unasked
+from attacks._changed_rows import RowChange, Rows
 from attacks._feature_messages import Extractor, extractor, unextracted
 from attacks._membership_signals import beyond_usual
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
@@ -23,6 +24,8 @@ ROWS = ("features", "data", "mean_data")
 SHARED = (*ROWS, "prototype")
 RIDGE = 0.1  # of the mean variance of a number
 AUXILIARY = 1000  # examples, at most
+FEW = 3  # auxiliary examples, by which it is told whether rows were scaled
+ALONG = 0.995  # the cosine with what made a row
 SECONDS = 0.1  # of a message
 OF_A_PROTOTYPE = 0.06  # seconds
 
@@ -42,6 +45,8 @@ class SharedMembership(Attack):
     "tracing": the inner product with the row, by which a member of a mean is told (Homer et al.,
     PLoS Genetics 2008; Dwork et al., FOCS 2015, Section 1.1, there with one row and of independent
     numbers, which whitening makes them).
+
+    Rows that a wrapper scaled, as clipping does, are scaled back (``_changed_rows``).
 
     A prototype is one more mean: of embeddings (FedMetric), or of what examples pull at it while it
     is trained (FedHide, FedGN, FedCS, FedAwS), so that it is read how it moves from one message to
@@ -173,6 +178,7 @@ class SharedMembership(Attack):
         if named is None:
             y, known, named = (torch.zeros(len(t), dtype=torch.int64) for t in (y, known, rows))
         there = m.told()[""].flatten(1).cpu()
+        rows = rows / self._scale(view, m, flat, len(known))
         if not bool(there.all()):  # zeros that were not sent are no data
             near = _of_sent(flat, y, rows, named, there, of=known, nearest=self.signal == "nearest")
         else:
@@ -187,6 +193,32 @@ class SharedMembership(Attack):
             return None
         near = near.clamp(min=float(least.min()))  # of whose class nothing was shared
         return beyond_usual(near, mine.y.cpu(), aux.y.cpu())
+
+    def _scale(self, view: View, m: Message, flat: Tensor, known: int) -> float:
+        """By how much a wrapper scaled the rows of a message, as clipping does; 1 where none did.
+
+        ``flat`` (n + m, d): what examples make, the last ``known`` of them auxiliary ones. A row
+        that lies along one of them was made of it, and tells the scale to the last digit.
+        """
+        if known < FEW:
+            return 1.0
+        sent = view.of_others(view.messages(m.kind, round=m.round))
+        alike = [Rows.of(o.payload, o.told()[""]) for o in sent if len(o.payload)]
+        alike = [one for one in alike if one.x.shape[1:] == flat.shape[1:]]
+        change = RowChange.of(flat[len(flat) - known :], alike)
+        if not change.scaled:
+            return 1.0
+        rows = Rows.of(m.payload, m.told()[""])
+        usual = max(change.measured(rows)[0], 1e-300)
+        unit = torch.nn.functional.normalize
+        near = unit(flat, dim=1) @ unit(rows.x, dim=1).T
+        along, which = near.max(0)
+        clear = along > ALONG
+        if not bool(clear.any()):
+            return usual
+        made = flat[which[clear]]
+        ratio = (rows.x[clear] * made).sum(1) / made.square().sum(1).clamp(min=1e-300)
+        return max(float(ratio.median()), 1e-300)
 
     def _labels(self, view: View, m: Message) -> Tensor | None:
         """(rows,) int64: the classes that were named beside the rows; None where none were."""

@@ -24,8 +24,9 @@ def found(run, signal, metric="membership_auc"):
     return next(r for r in rows if r["metric"] == metric)
 
 
-def made(out, defense, rounds=1, task=HELD, **params):
+def made(out, defense, rounds=1, task=HELD, wrappers=(), **params):
     how = {"task_params": task, "record": EVERY, "params": {**ONE, **params}}
+    how["wrappers"] = wrappers
     return trained(out, defense, rounds, **how)
 
 
@@ -34,6 +35,13 @@ def test_what_is_shared_as_it_is_is_found(tmp_path, signal):
     run = made(tmp_path, "feddata", share=1.0)
     assert found(run, signal)["value"] > (0.999 if signal == "nearest" else 0.8)
     assert found(run, signal)["floor"] < 0.6
+
+
+def test_a_scale_hides_nothing(tmp_path):
+    clip = ("clip_noise", {"clip": 1.0, "noise": 0.0, "kinds": ["data"]})
+    run = made(tmp_path, "feddata", wrappers=[clip], share=1.0)
+    assert found(run, "nearest")["value"] > 0.999
+    assert found(run, "tracing")["value"] > 0.7
 
 
 def test_of_a_tenth_a_tenth_is_found_without_an_error(tmp_path):
