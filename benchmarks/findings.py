@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import membership_summary
+from membership_summary import summary as of_members
 
 from leakbench.base import registry
 from leakbench.base.files import read_csv
@@ -132,7 +132,7 @@ def page(results: Path) -> str:
     out = [HEAD, *summary(tables, elsewhere), *of_excerpts(results / "excerpts.csv")]
     for (name, scale), rows in tables.items():
         out += section(name, scale, rows, elsewhere)
-    out += membership_summary.summary(results / "membership")
+    out += of_members(results / "membership")
     return "\n".join([*out, TAIL + missing(tables, results / "excerpts.csv") + more(results)])
 
 

@@ -139,7 +139,8 @@ def test_every_round_of_every_client(tmp_path, capsys):
 
 
 def attacker(pools, reads=("update",)):
-    return SimpleNamespace(pools=pools, paper=False, observer=("server",), reads=reads)
+    who = {"observer": ("server",), "listener": "server"}
+    return SimpleNamespace(pools=pools, paper=False, reads=reads, **who)
 
 
 @pytest.mark.parametrize(("keep", "pooled"), [(None, 4), ({"rounds": "all"}, 20)])
