@@ -95,14 +95,24 @@ def asked(run: Run, column: str) -> tuple[float, float, float]:
     return row["value"], row["low"], row["high"]
 
 
-def line(runs: Path, column: str, seeds: int) -> str:
+def told(runs: Path, seeds: int, *, null: bool) -> dict[str, list[tuple[float, float, float]]]:
+    """{attack: AUC and its interval in each seed}; of a seed all, for variants share shadows."""
+    out: dict[str, list[tuple[float, float, float]]] = {column: [] for column in ATTACKS}
+    for seed in range(seeds):
+        for column, (attack, _) in ATTACKS.items():
+            method = SHARED[0] if attack == "shared_membership" else "fedavg"
+            out[column].append(asked(made(runs, method, seed, null=null), column))
+        print(
+            "null" if null else "by heart", seed, {c: v[-1][0] for c, v in out.items()}, flush=True
+        )
+    return out
+
+
+def line(column: str, null: Sequence[tuple[float, float, float]], known: Sequence[float]) -> str:
     """Of one attack."""
-    method = SHARED[0] if ATTACKS[column][0] == "shared_membership" else "fedavg"
-    null = [asked(made(runs, method, seed, null=True), column) for seed in range(seeds)]
-    known = [asked(made(runs, method, seed, null=False), column)[0] for seed in range(3)]
     inside = sum(low <= 0.5 <= high for _, low, high in null)
     values = [value for value, _, _ in null]
-    cells = [column, f"{inside} of {seeds}", f"{fmean(values):.3f}", f"{min(values):.2f}"]
+    cells = [column, f"{inside} of {len(null)}", f"{fmean(values):.3f}", f"{min(values):.2f}"]
     cells += [f"{max(values):.2f}", f"{fmean(known):.3f}"]
     return f"| {' | '.join(cells)} |"
 
@@ -116,9 +126,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     given: Any = parser.parse_args(argv)
     head = ["attack", "null: .5 in the interval", "mean AUC", "least", "most", "by heart: AUC"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    known, null = told(given.runs, 3, null=False), told(given.runs, given.seeds, null=True)
     for column in ATTACKS:
-        lines.append(line(given.runs, column, given.seeds))
-        print(lines[-1], flush=True)
+        lines.append(line(column, null[column], [value for value, _, _ in known[column]]))
+    print("\n".join(lines))
     if given.file:
         command = f"python benchmarks/membership_null.py RUNS {given.file} --seeds {given.seeds}"
         parts = [
