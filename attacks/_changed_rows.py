@@ -128,7 +128,8 @@ def _sent(own: Tensor, messages: Sequence[Rows]) -> tuple[float, float]:
     edges = []
     for one in masked:
         sizes = one.x[one.there].abs()
-        edges.append(float(sizes.quantile(FEWEST) / sizes.square().mean().sqrt()))
+        small = sizes.kthvalue(1 + int(FEWEST * (len(sizes) - 1))).values
+        edges.append(float(small / sizes.square().mean().sqrt()))
     if float(torch.tensor(edges).median()) < LARGEST:
         return share, 0.0
     ordered = own.abs().flatten().sort(descending=True).values
