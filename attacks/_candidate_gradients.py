@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from attacks._candidates import clients_of
+from attacks._shadow_federations import named
 from leakbench.attacking import Replay, View
-from leakbench.base import MethodError, flat, torch
+from leakbench.base import MethodError, kept, torch
 from leakbench.federation import Batch, Examples, party, trainings
 from leakbench.record import Message
 
@@ -35,7 +37,7 @@ class Heard:
     clients: Tensor  # (n,) int64: of which client each is said to be
     others: Batch  # auxiliary examples
     private: Mapping[str, Tensor]
-    last: dict[str, Any]  # what was worked out for the update before
+    run: str  # its name (``named``)
 
     @property
     def both(self) -> Batch:
@@ -44,20 +46,57 @@ class Heard:
         told = {k: torch.cat(pair) for k, pair in parts.items() if pair[0] is not None}
         return Batch(**told)
 
-    def gradients(self) -> tuple[Tensor, Tensor]:
-        """Of each example (n, w), and minus the update (w,): float32, of the same numbers.
+    def products(self) -> tuple[Tensor, Tensor, float]:
+        """Of the gradients of all examples with each other (n, n), with minus the update (n,).
 
-        The update is scaled, its largest number 1: how long it is says nothing here. Of all that
-        were sent, or where these are too many, of some drawn at random.
+        And how long the update is; float64. It is scaled, its largest number 1: how long it is says
+        nothing here. Over all numbers that were sent, or where these are too many, over some drawn
+        at random.
         """
-        model, places = self.replay.inbox["model"], self._places()
+        places = self._places()
+        payload = dict(self.message.payload)
+        key = kept.digest(self._before, *self._rows_of, payload, places)
+        make = partial(self._products, places)
+        pairs, sides, length = kept.once(self.run and key, make)
+        return pairs, sides, float(length)
+
+    def _products(self, places: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        model = self.replay.inbox["model"]
         weights = {k: model[k].detach() for k in places}
-        mine = self._rows(self.asked, weights, places)
-        rows = torch.cat([mine, self._of_others(weights, places)])
         payload = self.message.payload
-        update = [payload[k].flatten()[at] for k, at in places.items()]
-        whole = torch.cat(update).double()
-        return rows, -(whole / whole.abs().max().clamp(min=1e-300)).float()
+        update = torch.cat([payload[k].flatten()[at] for k, at in places.items()]).double()
+        update = -(update / update.abs().max().clamp(min=1e-300)).float()
+
+        def alone() -> tuple[Tensor, ...]:
+            rows = self._rows(self.others, weights, places)
+            return rows, rows @ rows.T
+
+        mine = self._rows(self.asked, weights, places)
+        # Of auxiliary examples once for all who began alike and keep nothing private.
+        key = kept.digest("rows", self._before, self._rows_of[1], places)
+        others, corner = kept.once("" if self.private else self.run and key, alone)
+        across = mine @ others.T
+        above, below = torch.cat([mine @ mine.T, across], 1), torch.cat([across.T, corner], 1)
+        sides = torch.cat([mine @ update, others @ update])
+        told = (torch.cat([above, below]), sides, update.norm())
+        return tuple(t.double().cpu() for t in told)
+
+    @cached_property
+    def _before(self) -> str:
+        """Names what the loss reads besides examples and weights."""
+        place = {k: v for k, v in self.replay.place().items() if k != "index"}
+        of = f"{self.run} {self.replay.phase} {self.message.round}"
+        return kept.digest(of, place, self.private)
+
+    @cached_property
+    def _rows_of(self) -> tuple[str, str]:
+        """Names the candidates, and the auxiliary examples."""
+        parts = [{k: v for k, v in vars(b).items() if v is not None} for b in self._batches]
+        return kept.digest(parts[0]), kept.digest(parts[1])
+
+    @property
+    def _batches(self) -> tuple[Batch, Batch]:
+        return self.asked, self.others
 
     def _places(self) -> dict[str, Tensor]:
         """{name: (k,) int64}: which numbers of each tensor are compared."""
@@ -69,18 +108,6 @@ class Heard:
         rng = torch.Generator().manual_seed(self.message.round)
         drawn = {k: torch.rand(len(at), generator=rng) < share for k, at in places.items()}
         return {k: at[drawn[k].to(at.device)] for k, at in places.items()}
-
-    def _of_others(self, weights: dict[str, Tensor], places: dict[str, Tensor]) -> Tensor:
-        """The auxiliary examples' rows; once for all who began alike and keep nothing private."""
-        place = flat({"inbox": dict(self.replay.inbox), "place": places})
-        then, rows = self.last.get("place", {}), self.last.get("rows")
-        same = not self.private and then.keys() == place.keys()
-        same &= self.last.get("loss") == self.replay.phase
-        if rows is None or not same or not all(torch.equal(v, then[k]) for k, v in place.items()):
-            rows = self._rows(self.others, weights, places)
-            self.last.update(place=place, rows=rows, loss=self.replay.phase)
-        found: Tensor = rows
-        return found
 
     def _rows(self, batch: Batch, weights: dict[str, Tensor], places: dict[str, Tensor]) -> Tensor:
         def slope(*one: Tensor) -> dict[str, Tensor]:
@@ -96,13 +123,19 @@ class Heard:
             rows.append(torch.cat(each, 1).float().nan_to_num(0.0, 0.0, 0.0))
         return torch.cat(rows)
 
-    def losses(self, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """(n,) of each example at the model received, or at these ``weights``; no gradient."""
-        return losses_of(self.replay, self.both, self.private, weights)
+    def losses(self, after: Message | None = None) -> Tensor:
+        """(n,) of each example at the model received, or moved by an update; no gradient."""
+        there = kept.digest(dict(after.payload)) if after else ""
 
-    def moved(self, message: Message) -> dict[str, Tensor]:
-        """The model received, moved by an update."""
-        return moved_by(self.replay, message)
+        def part(batch: Batch) -> tuple[Tensor, ...]:
+            weights = moved_by(self.replay, after) if after else None
+            return (losses_of(self.replay, batch, self.private, weights),)
+
+        told: list[Tensor] = []
+        for batch, name in zip(self._batches, self._rows_of, strict=True):
+            key = self.run and kept.digest("losses", self._before, there, name)
+            told += kept.once(key, partial(part, batch))
+        return torch.cat(told)
 
 
 def losses_of(
@@ -151,8 +184,7 @@ def heard(view: View, rng: torch.Generator, most: int) -> Iterator[Heard]:
     """
     candidates, aux = view.know("candidates"), view.know("aux_data")
     others = _batch(aux, torch.randperm(len(aux), generator=rng)[:AUXILIARY])
-    last: dict[str, Any] = {}
-    of = clients_of(candidates)
+    run, of = named(view), clients_of(candidates)
     for m in _chosen(view, candidates, most):
         one = replace(m, sender=f"client/{min(view.others)}") if m.sender == SUM else m
         replay = replayed(view, one, rng)
@@ -167,7 +199,7 @@ def heard(view: View, rng: torch.Generator, most: int) -> Iterator[Heard]:
         asked = replace(asked, x=asked.x.to(replay.dtype))
         behind = replace(others, x=others.x.to(replay.dtype))
         held = {k: v for k, v in replay.started(asked).items() if k in replay.unknown}
-        yield Heard(one, replay, asked, of[mine].cpu(), behind, held, last)
+        yield Heard(one, replay, asked, of[mine].cpu(), behind, held, run)
 
 
 def _chosen(view: View, candidates: Examples, most: int) -> list[Message]:

@@ -20,6 +20,7 @@ HALF = math.log(0.5)  # half of the candidates are members
 OTHERS = 4  # clients of a round: so many show what an example's loss does without it
 FEW = 3  # auxiliary examples of a class, to tell what is usual of it
 CLEAREST = 1e-6  # of the largest coefficient: no error is taken to be less
+TINY = 1e-8  # lengths are taken to be no less
 ROUNDING = 4.0  # times: what stands out so far of rounding errors is no rounding error
 DEVIATION = 1.4826  # of a normal distribution, in median absolute deviations
 
@@ -40,9 +41,7 @@ def likelihood(round: Sequence[Heard]) -> list[Tensor]:
 
 def _solved(h: Heard) -> tuple[Tensor, Tensor]:
     """The candidates' coefficients (n,), and how far each errs (n,)."""
-    slopes, update = h.gradients()
-    products = (slopes @ slopes.T).double().cpu()
-    with_update = (slopes @ update).double().cpu()
+    products, with_update, _ = h.products()
     size = float(products.diagonal().mean())
     inverse = torch.linalg.inv(products + RIDGE * max(size, 1e-300) * torch.eye(len(products)))
     found, error = inverse @ with_update, inverse.diagonal().sqrt()
@@ -127,7 +126,7 @@ def loss(round: Sequence[Heard]) -> list[Tensor]:
     for i, h in enumerate(round):
         before = h.losses()
         some = [*round[i:], *round[:i]][: OTHERS + 1]
-        own, *others = [(before - h.losses(o.moved(o.message))).double().cpu() for o in some]
+        own, *others = [(before - h.losses(o.message)).double().cpu() for o in some]
         # One client that sends what is no model hides nobody.
         usual = torch.stack(others).nan_to_num(nan=torch.inf).median(0).values if others else 0.0
         out.append(_usual(own - usual, h))
@@ -138,9 +137,9 @@ def cosine(round: Sequence[Heard]) -> list[Tensor]:
     """The cosine of the candidate's gradient and the update: FedMIA's signal."""
     out = []
     for h in round:
-        slopes, update = h.gradients()
-        near = torch.nn.functional.cosine_similarity(slopes, update[None], dim=1)
-        out.append(_usual(near.double().cpu(), h))
+        products, with_update, length = h.products()
+        lengths = length * products.diagonal().sqrt()
+        out.append(_usual(with_update / lengths.clamp(min=TINY), h))
     return out
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from attacks._candidates import clients_of
 from leakbench.attacking import View
-from leakbench.base import canonical, flat, torch
+from leakbench.base import kept, torch
 from leakbench.federation import Examples, Net, TaskData, padded
 
 if TYPE_CHECKING:
@@ -77,8 +76,11 @@ def train(view: View, of: Pool, many: int, rng: torch.Generator) -> Shadows:
     for held in half:
         _filled(held, of.client, view.method.batch)
     seeds = torch.randint(2**40, (many,), generator=rng).tolist()
-    key = _digest(view, of, half, seeds)
-    if key not in _KEPT:
+    dealt = {"x": of.examples.x, "y": of.examples.y, "client": of.client, "held": half}
+    apart = {"x": of.apart.x, "y": of.apart.y}
+    key = kept.digest(named(view), str(view.last), *map(str, seeds), dealt, apart)
+
+    def make() -> tuple[Tensor, ...]:
         says = []
         for i, held in enumerate(half):
             data = _data(of, held, clients)
@@ -87,9 +89,18 @@ def train(view: View, of: Pool, many: int, rng: torch.Generator) -> Shadows:
             says.append(torch.stack([said(view, of, m) for m in (made.sent, *own)]))
         both = torch.stack(says)
         sound = both.flatten(1).isfinite().all(1)  # one that ran away says nothing
-        _KEPT.clear()
-        _KEPT[key] = Shadows(half[sound], both[sound])
-    return _KEPT[key]
+        return half[sound], both[sound]
+
+    return Shadows(*kept.once(key, make))
+
+
+def named(view: View) -> str:
+    """The federation that is attacked; "" where nobody said how it trained.
+
+    With the newest model, for two runs that are called alike may be of other code.
+    """
+    told = view.messages("model")[-1:]
+    return view.recipe and kept.digest(view.recipe, str(view.dtype), *(m.payload for m in told))
 
 
 def _filled(held: Tensor, client: Tensor, batch: int) -> None:
@@ -103,24 +114,6 @@ def _filled(held: Tensor, client: Tensor, batch: int) -> None:
 
 def _tell(view: View, i: int, many: int, done: float) -> None:
     view.progress((i + done) / many)
-
-
-# Of the newest question alone: an attack's variants ask it one after the other.
-_KEPT: dict[str, Shadows] = {}
-
-
-def _digest(view: View, of: Pool, half: Tensor, seeds: Sequence[int]) -> str:
-    """Of all that decides what shadows say.
-
-    And of the newest model that was attacked: two runs that are called alike may be of other code.
-    """
-    told = hashlib.sha256(canonical([view.recipe, view.last, str(view.dtype), *seeds]).encode())
-    for some in (of.examples, of.apart):
-        told.update(some.x.cpu().numpy().tobytes() + some.y.cpu().numpy().tobytes())
-    told.update(half.numpy().tobytes() + of.client.numpy().tobytes())
-    for _, tensor in sorted(flat(view.messages("model")[-1].payload).items()):
-        told.update(tensor.cpu().numpy().tobytes())
-    return told.hexdigest()
 
 
 def _data(of: Pool, held: Tensor, clients: int) -> TaskData:

@@ -34,12 +34,13 @@ ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
     **{s: ("shared_membership", {"signal": s}) for s in ("nearest", "tracing")},
 }
 CELLS = ("method", "clients_hold", "seeds", "attack", "metric", "value", "low", "high", "n")
-PROTOTYPES = ("fedgn", "fedcs", "fedaws", "fedhide", "feduv")  # whose clients have a class each
+# Whose clients have a class each.
+PROTOTYPES = ("fedgn", "fedcs", "fedaws", "fedhide", "feduv", "fedmetric")
 OF_FLEA = (
     *("fedavg", "flea", "fedmix", "feddata", "fedbr", "ccvr", "fedgen", "fedprox", "feddecorr"),
     *("fedlc", "fedntd"),
 )
-OTHERS = ("fedmetric", "fedaa", "fedbn", "moon")
+OTHERS = ("fedaa", "fedbn", "moon")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Split:
     name: str
     methods: tuple[str, ...]
     params: Mapping[str, Any]
+    asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of a method
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,17 @@ class Case:
 ONE = Split("one class", (*PROTOTYPES, *OF_FLEA, *OTHERS), {"split": "class", "held_out": 20})
 ALL = Split("all classes", (*OF_FLEA, *OTHERS), {"split": "iid", "held_out": 20})
 ACTIVITIES = {"split": "qua", "clients": 20, "mean_local_size": 60, "held_out": 15, "width": 16}
+ACTIVITY = {**ACTIVITIES, "split": "class", "clients": 6, "held_out": 30}
 SMALL = {"split": "iid", "model": "lenet", "clients": 10, "mean_local_size": 100, "held_out": 50}
 CASES = {
     "digits": Case((ONE, ALL), "`digits` with LeNet, ten clients"),
     "uci-har": Case(
-        (Split("two activities", (*OF_FLEA, *OTHERS), ACTIVITIES),),
-        "`uci-har`, 20 clients with two activities and about 60 windows each, HARNet of width 16",
+        (
+            Split("one activity", PROTOTYPES, ACTIVITY, {"fedhide": {"k": 4}}),
+            Split("two activities", (*OF_FLEA, *OTHERS), ACTIVITIES),
+        ),
+        "`uci-har`, HARNet of width 16, about 60 windows a client: 20 clients with two activities,"
+        " or six with one",
     ),
     "cifar10": Case(
         (Split("all classes", ("fedavg", "flea", "fedaa"), SMALL),),
@@ -165,13 +172,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     case, only = CASES[given.task], [m for m in given.only.split(",") if m]
     lines = [Line(m, s.name, given.shadows) for s in case.splits for m in s.methods]
     lines = [one for one in lines if not only or one.method in only]
-    dealt = {s.name: dict(s.params) for s in case.splits}
+    splits = {s.name: s for s in case.splits}
     for seed in range(given.seeds):
         for one in lines:
             run = api.train(
                 one.method,
                 task=given.task,
-                task_params=dealt[one.split],
+                task_params=dict(splits[one.split].params),
+                params=dict(splits[one.split].asked.get(one.method, {})),
                 rounds=given.rounds,
                 seed=seed,
                 out=given.runs,

@@ -1,3 +1,4 @@
+from . import kept as kept
 from . import plots as plots
 from . import tokens as tokens
 from .errors import BrokenFile as BrokenFile

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
+from leakbench.base import kept
 from leakbench.base.errors import NotMeasured
 from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
@@ -85,10 +86,7 @@ def _both(guess: Guess, answer: Answer) -> tuple[Tensor, Tensor]:
 
 def _not_told_by_inputs(answer: Answer) -> None:
     """Raises NotMeasured where members are told from others by what they look like."""
-    memo = answer.truth.memo
-    if "membership" not in memo:
-        memo["membership"] = told_by_inputs(*answer.candidates)
-    found, chance = memo["membership"]
+    found, chance = told_by_inputs(*answer.candidates)
     if chance < CHANCE:
         raise NotMeasured(
             f"the inputs alone tell members from others, with an AUC of {found:.2f}, so that no"
@@ -114,15 +112,22 @@ def told_by_inputs(x: Tensor, member: Tensor, client: Tensor) -> tuple[float, fl
     Raises:
         NotMeasured: there are too few to tell.
     """
-    from scipy.stats import mannwhitneyu
-
-    raw, y = x.flatten(1).double().nan_to_num(), member.numpy()
-    pairs = min(int(y.sum()), int((~y).sum()))
+    pairs = min(int(member.sum()), int((~member).sum()))
     if pairs < FEWEST:
         raise NotMeasured(
             f"there are {pairs} members and others of whom membership could be asked, too few to"
             f" tell whether their inputs give it away: {FEWEST} are needed."
         )
+    key = kept.digest("told_by_inputs", x, member, client)
+    (told,) = kept.once(key, lambda: (torch.tensor(_told(x, member, client), dtype=torch.float64),))
+    found, chance = told.tolist()
+    return found, chance
+
+
+def _told(x: Tensor, member: Tensor, client: Tensor) -> tuple[float, float]:
+    from scipy.stats import mannwhitneyu
+
+    raw, y = x.flatten(1).double().nan_to_num(), member.numpy()
     flat = (raw - raw.mean(0)) / raw.std(0).clamp(min=1e-12)
     trials = []
     for said in (_by_forest(flat, member), _by_neighbours(flat, member, client)):
