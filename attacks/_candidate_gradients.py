@@ -165,7 +165,7 @@ def _of_each(replay: Replay, batch: Batch, what: Callable[..., Any]) -> Iterator
     for rows in torch.split(torch.arange(len(batch.y)), CHUNK):
         some = batch.some(rows)
         given = [t for t in (some.x, some.y, some.targets) if t is not None]
-        if replay.vectorises:
+        if replay.vectorises_fixed:
             yield torch.func.vmap(what)(*given)
         else:
             found = [what(*one) for one in zip(*given, strict=True)]

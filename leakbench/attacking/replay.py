@@ -156,8 +156,12 @@ class Replay:
         Not where a layer writes into the model (a batch's statistics), nor where torch's own dice
         are thrown, nor where the method says so.
         """
-        alone = self._writes or self.throws or self.phase in self.method.one_by_one
-        return not alone
+        return self.vectorises_fixed and not self._writes
+
+    @property
+    def vectorises_fixed(self) -> bool:
+        """The same of the loss in evaluation mode, in which no layer writes."""
+        return not (self.throws or self.phase in self.method.one_by_one)
 
     @property
     def throws(self) -> bool:
