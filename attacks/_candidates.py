@@ -38,9 +38,17 @@ def by_client(scores: Tensor, view: View) -> list[Guess]:
 
 def by_inputs(view: View) -> list[Guess]:
     """How far each is from the nearest auxiliary example of its class, which is no message."""
-    asked, aux = view.know("candidates"), view.know("aux_data")
+    return by_client(far_off(view.know("candidates"), view.know("aux_data")), view)
+
+
+def far_off(asked: Examples, aux: Examples) -> Tensor:
+    """(n,) float64: how far each is from the nearest auxiliary example of its class.
+
+    Of any class where there is none of its own; 0 where there are none at all.
+    """
+    if not len(aux):
+        return torch.zeros(len(asked), dtype=torch.float64)
     far = torch.cdist(asked.x.flatten(1), aux.x.flatten(1))
     other = asked.y[:, None] != aux.y[None]
     far = torch.where(other & ~other.all(1, keepdim=True), torch.inf, far)
-    none = torch.zeros(len(asked), dtype=torch.float64)
-    return by_client(far.min(1).values.double().cpu() if len(aux) else none, view)
+    return far.min(1).values.double().cpu()

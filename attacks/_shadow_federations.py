@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from attacks._candidates import clients_of
-from leakbench.attacking import View
+from leakbench.attacking import Outline, View
 from leakbench.base import kept, torch
-from leakbench.federation import Examples, Net, TaskData, padded
+from leakbench.federation import Examples, Net, TaskData, kept_names, padded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,6 +39,19 @@ class Shadows:
     # (shadows, 1 + clients, n) float64: log of the share that the right class is given, by the
     # model that all received, then by each client's own.
     says: Tensor
+
+
+def silent(run: Outline) -> str:
+    """Why the model that all receive says nothing of an example's class; empty where it does."""
+    if ("model", "client/*") not in {(line["kind"], line["receiver"]) for line in run.sent}:
+        return "the server sends no model to all"
+    if own := sorted(kept_names(run.method, run.module())):
+        return f"clients keep {own[0]!r} of the network to themselves, so nobody has it whole"
+    if run.facts.targets == "tokens":
+        return "the network says texts, and no classes"
+    if any(line.get("changed") for line in run.sent):
+        return "the server plants models of its own making, which learnt nothing"
+    return ""
 
 
 def pool(view: View, rng: torch.Generator) -> Pool:

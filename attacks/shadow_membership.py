@@ -10,7 +10,7 @@ from attacks import _shadow_federations as shadow
 from attacks._candidates import by_inputs, unasked
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
-from leakbench.federation import kept_names, moved, trainings
+from leakbench.federation import moved, trainings
 from leakbench.metrics import MEMBERSHIP_AUC, MEMBERSHIP_TPR, MEMBERSHIP_TPR_LOW
 
 if TYPE_CHECKING:
@@ -86,19 +86,11 @@ class ShadowMembership(Attack):
         return ("update",) if self.model == "client" else ()
 
     def obstacle(self, run: Outline) -> str:
-        why = super().obstacle(run) or unasked(run)
+        why = super().obstacle(run) or unasked(run) or shadow.silent(run)
         if why:
             return why
-        if ("model", "client/*") not in {(line["kind"], line["receiver"]) for line in run.sent}:
-            return "the server sends no model to all"
         if not run.trainable:
             return "nobody said how the whole federation trained, so no other one can be"
-        if kept := sorted(kept_names(run.method, run.module())):
-            return f"clients keep {kept[0]!r} of the network to themselves, so nobody has it whole"
-        if run.facts.targets == "tokens":
-            return "the network says texts, and no classes"
-        if any(line.get("changed") for line in run.sent):
-            return "the server plants models of its own making, which others like it would not"
         if self.model == "client" and run.method.tells:
             return "what clients send bends their updates, which are not how their models moved"
         if run.auxiliary < AUXILIARY:

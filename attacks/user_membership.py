@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from attacks import _shadow_federations as shadow
-from attacks._candidates import clients_of
+from attacks._candidates import clients_of, far_off
 from attacks._membership_signals import beyond_usual
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
-from leakbench.federation import Examples, kept_names
+from leakbench.federation import Examples
 from leakbench.metrics import USER_AUC
 from leakbench.record import Message
 
@@ -66,15 +66,7 @@ class UserMembership(Attack):
                 "nobody was dealt data and stayed away, of whom it could be asked: train with"
                 " -s task.absent=10"
             )
-        if ("model", "client/*") not in {(s["kind"], s["receiver"]) for s in run.sent}:
-            return "the server sends no model to all"
-        if kept := sorted(kept_names(run.method, run.module())):
-            return f"clients keep {kept[0]!r} of the network to themselves, so nobody has it whole"
-        if run.facts.targets == "tokens":
-            return "the network says texts, and no classes"
-        if any(line.get("changed") for line in run.sent):
-            return "the server plants models of its own making, which learnt nothing"
-        return ""
+        return shadow.silent(run)
 
     def nothing_kept(self, run: Outline) -> str:
         return "no two models that the server sent to all were kept"
@@ -107,11 +99,8 @@ class UserMembership(Attack):
         return first + [later[-1 - int(i * step)] for i in chosen][::-1]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        users, aux = view.know("users"), view.know("aux_data")
-        far = torch.cdist(users.x.flatten(1), aux.x.flatten(1))
-        other = users.y[:, None] != aux.y[None]
-        far = torch.where(other & ~other.all(1, keepdim=True), torch.inf, far)
-        return _of_each(view, users, far.min(1).values.double().cpu())
+        users = view.know("users")
+        return _of_each(view, users, far_off(users, view.know("aux_data")))
 
 
 def _pool(view: View, rng: torch.Generator) -> shadow.Pool:
