@@ -128,7 +128,8 @@ class _Heard:
             elif TRAINED in replay.unknown:
                 self._trained(replay, m.round)
             elif MADE in replay.unknown:
-                each = _of_each(replay, self.mine, self.aux, partial(_made, replay))
+                made = partial(_made, replay)
+                each = _of_each(replay, self.mine, self.aux, made, together=replay.vectorises)
                 self.made.append(self._added(each, self.own[m.round]))
             else:
                 self.why = UNKNOWN
@@ -142,7 +143,8 @@ class _Heard:
             start, at = before[-1], unit(faded(torch.stack(before), self.half))
         else:
             return  # the first says where it stands, and not how it came there
-        each = _of_each(replay, self.mine, self.aux, partial(_pull, replay, at))
+        pull, together = partial(_pull, replay, at), replay.vectorises_fixed
+        each = _of_each(replay, self.mine, self.aux, pull, together=together)
         moved = self.own[round] - start
         rate = self.view.loss_method().schedule(round)
         self.pulls.append(_Pulls(each, moved - (moved @ at) * at, rate))
@@ -246,9 +248,14 @@ def _made(replay: Replay, one: Batch) -> Tensor:
 
 
 def _of_each(
-    replay: Replay, mine: Examples, aux: Examples, what: Callable[[Batch], Tensor]
+    replay: Replay,
+    mine: Examples,
+    aux: Examples,
+    what: Callable[[Batch], Tensor],
+    *,
+    together: bool,
 ) -> Tensor:
-    """(n + m, d) float64: ``what`` of each example alone."""
+    """(n + m, d) float64: ``what`` of each example alone, of many ``together``."""
 
     def one(x: Tensor, y: Tensor) -> Tensor:
         return what(Batch(x[None], y[None]))
@@ -256,7 +263,7 @@ def _of_each(
     x, y = torch.cat([mine.x, aux.x]).to(replay.blank.x), torch.cat([mine.y, aux.y])
     parts = []
     for rows in torch.split(torch.arange(len(y), device=y.device), CHUNK):
-        if replay.vectorises:
+        if together:
             parts.append(torch.func.vmap(one)(x[rows], y[rows]))
         else:
             parts += [one(x[i], y[i])[None] for i in rows]

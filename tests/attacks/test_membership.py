@@ -86,8 +86,8 @@ def test_the_limit_is_that_of_all_others_and_ties_share_it():
     class Told:
         def __init__(self, member):
             self.member = torch.tensor(member)
-            truth = type("T", (), {"memo": {"membership": (0.5, 1.0)}})()
-            self.truth = truth
+            inputs = torch.randn(len(member), 4, generator=torch.Generator().manual_seed(0))
+            self.candidates = inputs, self.member, torch.zeros(len(member), dtype=torch.int64)
 
     many = [False] * 200 + [True] * 10
     score = torch.cat([torch.zeros(200), torch.arange(10.0)])
