@@ -63,7 +63,7 @@ class Case:
 
 ONE = Split("one class", (*PROTOTYPES, *OF_FLEA, *OTHERS), {"split": "class", "held_out": 20})
 ALL = Split("all classes", (*OF_FLEA, *OTHERS), {"split": "iid", "held_out": 20})
-ACTIVITIES = {"split": "qua", "clients": 20, "mean_local_size": 60, "held_out": 15, "width": 16}
+ACTIVITIES = {"split": "qua", "clients": 10, "mean_local_size": 60, "held_out": 15, "width": 16}
 ACTIVITY = {**ACTIVITIES, "split": "class", "clients": 6, "held_out": 30}
 SMALL = {"split": "iid", "model": "lenet", "clients": 10, "mean_local_size": 100, "held_out": 50}
 CASES = {
@@ -73,7 +73,7 @@ CASES = {
             Split("one activity", PROTOTYPES, ACTIVITY, {"fedhide": {"k": 4}}),
             Split("two activities", (*OF_FLEA, *OTHERS), ACTIVITIES),
         ),
-        "`uci-har`, HARNet of width 16, about 60 windows a client: 20 clients with two activities,"
+        "`uci-har`, HARNet of width 16, about 60 windows a client: ten clients with two activities,"
         " or six with one",
     ),
     "cifar10": Case(
