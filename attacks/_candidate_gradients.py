@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NUMBERS = 2**26  # of the gradients of one update's examples, at most: of larger nets some weights
 AUXILIARY = 300  # examples, at most
 CHUNK = 64  # gradients side by side
+LOSSES = 256  # losses side by side
 SUM = "aggregator"  # who sends sums
 
 
@@ -91,12 +92,9 @@ class Heard:
     @cached_property
     def _rows_of(self) -> tuple[str, str]:
         """Names the candidates, and the auxiliary examples."""
-        parts = [{k: v for k, v in vars(b).items() if v is not None} for b in self._batches]
-        return kept.digest(parts[0]), kept.digest(parts[1])
-
-    @property
-    def _batches(self) -> tuple[Batch, Batch]:
-        return self.asked, self.others
+        parts = [vars(b).items() for b in (self.asked, self.others)]
+        mine, theirs = ({k: v for k, v in part if v is not None} for part in parts)
+        return kept.digest(mine), kept.digest(theirs)
 
     def _places(self) -> dict[str, Tensor]:
         """{name: (k,) int64}: which numbers of each tensor are compared."""
@@ -118,7 +116,7 @@ class Heard:
             return found
 
         rows = []
-        for some in _of_each(self.replay, batch, slope):
+        for some in _of_each(self.replay, batch, slope, CHUNK):
             each = [some[k].flatten(1)[:, at] for k, at in places.items()]
             rows.append(torch.cat(each, 1).float().nan_to_num(0.0, 0.0, 0.0))
         return torch.cat(rows)
@@ -131,8 +129,11 @@ class Heard:
             weights = moved_by(self.replay, after) if after else None
             return (losses_of(self.replay, batch, self.private, weights),)
 
+        # Of auxiliary examples once for all who began alike and keep nothing private.
+        parts = [self.both] if self.private else [self.asked, self.others]
+        names = ["".join(self._rows_of)] if self.private else self._rows_of
         told: list[Tensor] = []
-        for batch, name in zip(self._batches, self._rows_of, strict=True):
+        for batch, name in zip(parts, names, strict=True):
             key = self.run and kept.digest("losses", self._before, there, name)
             told += kept.once(key, partial(part, batch))
         return torch.cat(told)
@@ -151,7 +152,7 @@ def losses_of(
         return replay.loss(_alone(*one), private, weights=told, mode=False)
 
     with torch.no_grad():
-        return torch.cat(list(_of_each(replay, batch, loss)))
+        return torch.cat(list(_of_each(replay, batch, loss, LOSSES)))
 
 
 def moved_by(replay: Replay, message: Message) -> dict[str, Tensor]:
@@ -160,9 +161,9 @@ def moved_by(replay: Replay, message: Message) -> dict[str, Tensor]:
     return {k: model[k] + payload[k].to(model[k]) for k in replay.trained & payload.keys()}
 
 
-def _of_each(replay: Replay, batch: Batch, what: Callable[..., Any]) -> Iterator[Any]:
-    """``what`` of each example alone, stacked, some examples at a time."""
-    for rows in torch.split(torch.arange(len(batch.y)), CHUNK):
+def _of_each(replay: Replay, batch: Batch, what: Callable[..., Any], many: int) -> Iterator[Any]:
+    """``what`` of each example alone, stacked, so many examples at a time."""
+    for rows in torch.split(torch.arange(len(batch.y)), many):
         some = batch.some(rows)
         given = [t for t in (some.x, some.y, some.targets) if t is not None]
         if replay.vectorises_fixed:
