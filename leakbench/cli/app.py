@@ -398,6 +398,14 @@ def reproduce(
     seeds: Annotated[
         str | None, typer.Option(help="7, 0-2 or 0,4,7, instead of the scale's own.")
     ] = None,
+    spend: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Further seeds of each row, at most, where a statement needs them.",
+        ),
+    ] = 0,
     only: Annotated[
         list[str],
         typer.Option(
@@ -435,6 +443,7 @@ def reproduce(
         name,
         scale,
         seeds=seeds,
+        spend=spend,
         only=only,
         executor=executor(on, jobs, cpus, gpus),
         device=device,

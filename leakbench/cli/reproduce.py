@@ -6,10 +6,11 @@ Then print and write its numbers beside ours.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakbench.base.errors import PartFailed
+from leakbench.base.errors import PartFailed, UsageError
 from leakbench.base.executors import Executor
 from leakbench.cli import commands, keys
 from leakbench.cli.console import Console, emit, emit_json, show_table
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from leakbench.reproduce.history import Column
     from leakbench.reproduce.plan import Planned
     from leakbench.reproduce.recipe import Recipe
+    from leakbench.reproduce.row import Row
     from leakbench.reproduce.rows import CaseRuns
     from leakbench.reproduce.statements import Statement
 
@@ -80,11 +82,40 @@ def _facts(recipe: Recipe, run: Mapping[str, Sequence[Column]]) -> dict[str, Any
     }
 
 
+@dataclass(frozen=True)
+class _Made:
+    """What was made of a recipe: its runs, its rows, and what they say."""
+
+    planned: Sequence[Planned]
+    done: Sequence[Outcome]
+    found: Mapping[tuple[str, str], CaseRuns]
+    lines: Sequence[Row]
+    said: Sequence[Statement]
+
+    @property
+    def failed(self) -> bool:
+        """Did an attack fail, or was something wanted that cannot be run?"""
+        failed = any(o.value.failed for o in self.done if not o.error)
+        return failed or any(p.lacking and p.wanted for p in self.planned)
+
+    def open(self, most: int) -> dict[tuple[str, str], int]:
+        """(label, column) -> the seeds that its statements need; so many further ones at most."""
+        have = {(r.label, r.dataset): len(r.seeds) for r in self.lines}
+        out = dict[tuple[str, str], int]()
+        for s in self.said:
+            for label in s.needs.labels if s.needs and s.needs.seeds else ():
+                key = label, s.dataset
+                asked = min(s.needs.seeds, have[key] + most) if s.needs and s.needs.seeds else 0
+                out[key] = max(out.get(key, 0), asked)
+        return out
+
+
 def run_reproduce(
     name: str,
     scale: str,
     *,
     seeds: str | None,
+    spend: int,
     only: Sequence[str],
     executor: Executor,
     device: str,
@@ -94,7 +125,10 @@ def run_reproduce(
     console: Console,
     as_json: bool,
 ) -> int:
-    """Make the recipe ``name`` at ``scale``; the table goes to stdout, the files below ``out``."""
+    """Make the recipe ``name`` at ``scale``; the table goes to stdout, the files below ``out``.
+
+    ``spend``: so many further seeds of each row, at most, where a statement needs them.
+    """
     from leakbench.base import provenance
     from leakbench.reproduce import catalogue, plan
 
@@ -102,37 +136,39 @@ def run_reproduce(
     provenance.known_device(device)
     recipe = catalogue.find_recipe(name)
     given = None if seeds is None else keys.seeds(seeds)
-    planned = plan.plan(recipe, scale, only=only, seeds=given, runs=runs)
-    from leakbench.reproduce import figures, kept, marks, rows, sweeps, write  # with torch
+    if spend and given is not None:
+        raise UsageError(
+            "--spend adds seeds to those of the scale, and --seeds names others: give one of them."
+        )
+
+    def planned(more: Mapping[tuple[str, str], int]) -> list[Planned]:
+        return plan.plan(recipe, scale, only=only, seeds=given, runs=runs, more=more)
+
+    first = planned({})
+    from leakbench.reproduce import figures, sweeps, write  # with torch
 
     where = provenance.device(device) if executor.here else device
-    for p in {p.setup.column: p for p in planned if p.lacking}.values():
+    for p in {p.setup.column: p for p in first if p.lacking}.values():
         console.warn(f"leakbench: {p.setup.column}: {p.lacking}")
-    before = kept.earlier(out / recipe.name / f"{scale}.csv", planned)
-    todo = plan.jobs(planned, runs, where)
-    console.say(f"{recipe.about} {len(todo)} runs, {scale}: {recipe.scales[scale].time}")
-    with console.progress(len(todo)) as tell:
-        done = executor.run(todo, tell=tell)
-    found = _found(planned, done, runs, console)
-    with console.busy("reading runs and writing the table"):
-        settings = {key: f.setting for key, f in found.items() if f.setting}
-        lines = rows.table_rows(recipe, scale, planned, found)
-        lines = kept.joined(lines, before, planned, runs)
-        lines = marks.marked(recipe, sweeps.with_best(recipe, scale, planned, lines))
-        if settled := [r for r in lines if r.kept]:
-            console.warn(kept.kept_sentence(settled, recipe))
-        datasets = list(dict.fromkeys(p.setup.column for p in planned))
-        said = []
-        for d in datasets:
-            asked = [o for o in recipe.orders_of(scale) if not o.datasets or d in o.datasets]
-            said += [o.judge(lines, d) for o in asked]
+
+    def made(of: list[Planned]) -> _Made:
+        return _made(recipe, scale, of, executor, where, out=out, runs=runs, console=console)
+
+    table = made(first)
+    if spend and (more := table.open(spend)):
+        console.say(f"further seeds, because statements are open: {_further(more)}")
+        table = made(planned(more))
+    lines, said = table.lines, table.said
+    with console.busy("drawing, and writing the table"):
+        settings = {key: f.setting for key, f in table.found.items() if f.setting}
         settings |= {
             k: settings[v] for k, v in sweeps.rows_taken(recipe, scale, lines) if v in settings
         }
         drawn = figures.draw(recipe, scale, lines, settings, out)
         files = [*write.write_paper_table(recipe, scale, lines, said, drawn, out), *drawn]
         if excerpts and recipe.scales[scale].excerpts:
-            files += _excerpts([r for f in found.values() for r in f.runs], out / "runs", console)
+            every = [r for f in table.found.values() for r in f.runs]
+            files += _excerpts(every, out / "runs", console)
     if as_json:
         emit_json(
             {
@@ -144,7 +180,7 @@ def run_reproduce(
             }
         )
     else:
-        for dataset in datasets:
+        for dataset in dict.fromkeys(p.setup.column for p in table.planned):
             mine = [r for r in lines if r.dataset == dataset]
             emit(recipe.about)
             emit(
@@ -157,14 +193,50 @@ def run_reproduce(
             emit("")
         for file in files:
             emit(str(file))
-    failed = any(o.value.failed for o in done if not o.error)
-    failed = failed or any(p.lacking and p.wanted for p in planned)
-    return max(commands.jobs_exit_code(done, console), PartFailed.exit_code if failed else 0)
+    code = commands.jobs_exit_code(table.done, console)
+    return max(code, PartFailed.exit_code if table.failed else 0)
 
 
-def _said(s: Statement) -> dict[str, str]:
+def _made(
+    recipe: Recipe,
+    scale: str,
+    planned: list[Planned],
+    executor: Executor,
+    device: str,
+    *,
+    out: Path,
+    runs: Path,
+    console: Console,
+) -> _Made:
+    """Run or resume what is planned, and read what all of it says."""
+    from leakbench.reproduce import kept, marks, overview, plan, rows, sweeps  # with torch
+
+    table = out / recipe.name / f"{scale}.csv"
+    before = kept.earlier(table, planned)
+    todo = plan.jobs(planned, runs, device)
+    console.say(f"{recipe.about} {len(todo)} runs, {scale}: {recipe.scales[scale].time}")
+    with console.progress(len(todo)) as tell:
+        done = executor.run(todo, tell=tell)
+    found = _found(planned, done, runs, console)
+    with console.busy("reading runs"):
+        lines = rows.table_rows(recipe, scale, planned, found)
+        lines = kept.timed(kept.joined(lines, before, planned, runs), table)
+        lines = marks.marked(recipe, sweeps.with_best(recipe, scale, planned, lines))
+    if settled := [r for r in lines if r.kept]:
+        console.warn(kept.kept_sentence(settled, recipe))
+    columns = dict.fromkeys(p.setup.column for p in planned)
+    said = [s for c in columns for s in overview.judged(recipe, scale, lines, c)]
+    return _Made(planned, done, found, lines, said)
+
+
+def _further(more: Mapping[tuple[str, str], int]) -> str:
+    return "; ".join(f"{label} ({column}) {k}" for (label, column), k in more.items())
+
+
+def _said(s: Statement) -> dict[str, Any]:
     """A statement for JSON."""
-    return {"dataset": s.dataset, "text": s.text, "verdict": s.verdict, "sentence": s.sentence}
+    told = {"dataset": s.dataset, "text": s.text, "verdict": s.verdict, "sentence": s.sentence}
+    return {**told, "needs": None if s.needs is None else asdict(s.needs)}
 
 
 def _found(
@@ -182,6 +254,7 @@ def _found(
     out = {}
     for p in planned:
         folders, said = ([], []) if p.wanted else (plan.done(p, runs), [])
+        took = []
         for spec in p.specs:
             outcome = by_name.get(spec.folder())
             if outcome is None:
@@ -191,6 +264,7 @@ def _found(
                 continue
             made = outcome.value
             folders.append(Path(made.path))
+            took += [made.seconds] if made.seconds else []
             if made.skipped:
                 console.say(f"{made.path} is complete; it was not trained again.")
             for _, text in made.failed:
@@ -198,7 +272,8 @@ def _found(
             said += [*made.unfit, *made.failed]
         if not folders and not said and not p.wanted:
             said = [("", LEFT_OUT)]
-        out[p.key] = CaseRuns(tuple(map(_runs.load, folders)), tuple(dict.fromkeys(said)))
+        seconds = sum(took) / len(took) if took else None
+        out[p.key] = CaseRuns(tuple(map(_runs.load, folders)), tuple(dict.fromkeys(said)), seconds)
     return out
 
 

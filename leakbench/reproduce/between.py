@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leakbench.reproduce.orders import Less
 from leakbench.reproduce.row import Measurement, Row
@@ -36,7 +36,14 @@ class Below(Order):
             for r in rows:
                 if r.measure == measure and r.label in self.those:
                     about = {"label": f"{r.label} ({word})", "measure": self.measure}
-                    named.append(r.model_copy(update=about))
+                    # Both numbers are of the same runs, which take their time once.
+                    free = measure == self.than and r.seconds is not None
+                    named.append(r.model_copy(update=about | ({"seconds": 0.0} if free else {})))
         lower, upper = self.words
         pairs = tuple((f"{label} ({lower})", f"{label} ({upper})") for label in self.those)
-        return Less(self.text, self.measure, pairs=pairs).judge(named, dataset)
+        found = Less(self.text, self.measure, pairs=pairs).judge(named, dataset)
+        if found.needs is None:
+            return found
+        whose = {pair[0]: label for pair, label in zip(pairs, self.those, strict=True)}
+        labels = tuple(whose[name] for name in found.needs.labels if name in whose)
+        return replace(found, needs=replace(found.needs, labels=labels))

@@ -24,7 +24,7 @@ _SAME = (
 # What was measured. All else is said anew, as of every row: of a file it would be taken on trust.
 _MEASURED = (
     *("ours", "std", "floor", "control", "chance", "seeds", "engine", "device", "dtype"),
-    *("commit", "runs", "rise", "twin"),
+    *("commit", "runs", "rise", "twin", "seconds"),
 )
 _OF_SEEDS = frozenset(("one_seed", "few_seeds"))
 
@@ -59,6 +59,24 @@ def joined(
     there = {path.name for path in runs.glob("*")}
     gone = {k: r for k, r in before.items() if there.isdisjoint(r.runs)}
     return [_either(r, gone.get(_key(r)), cases[r.label, r.dataset]) for r in rows]
+
+
+def timed(rows: Sequence[Row], path: Path) -> list[Row]:
+    """``rows``, with the time that their runs took as the table at ``path`` has it of the same.
+
+    Of what was there already nobody sees it a second time.
+
+    Raises:
+        BrokenFile: the table is damaged.
+    """
+    before = {_key(r): r for r in row.read_rows(path)} if path.is_file() else {}
+    return [_timed(r, before.get(_key(r))) for r in rows]
+
+
+def _timed(now: Row, before: Row | None) -> Row:
+    if before is None or now.seconds is not None or _settings(now.runs) != _settings(before.runs):
+        return now
+    return now.model_copy(update={"seconds": before.seconds})
 
 
 def kept_sentence(rows: Sequence[Row], recipe: Recipe) -> str:

@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from leakbench.reproduce.power import relation, seeds_beside, seeds_needed
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.reproduce.statements import (
     FAILS,
     HOLDS,
     OPEN,
     WITHIN,
+    Needed,
     Order,
     Statement,
     Verdict,
-    relation,
 )
 
 
@@ -37,14 +38,21 @@ class Falls(Order):
         numbers = list(live.values())
         if len(numbers) < 2:
             return OPEN, "fewer than two live runs"
-        steps = [relation(b, a) for a, b in pairwise(numbers)]
-        ends = relation(numbers[-1], numbers[0])
+        steps = [relation(b, a, len(numbers)) for a, b in pairwise(numbers)]
+        ends = relation(numbers[-1], numbers[0], len(numbers))
         if "above" in (*steps, ends):
             return FAILS, "a step rises by more than its intervals"
         if "out of order" in steps:
             return WITHIN, "a step rises, but its intervals overlap"
         apart = f"{steps.count('below')} of {len(steps)} steps beyond their intervals"
         return (HOLDS, apart) if ends == "below" else (WITHIN, "even the ends' intervals overlap")
+
+    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
+        """The steps that rise, and the ends where they are not apart."""
+        steps = [(b, a) for a, b in pairwise(live)]
+        rising = [p for p in steps if relation(live[p[0]], live[p[1]], len(live)) == "out of order"]
+        ends = [*live][-1], next(iter(live))
+        return _pairs_needed([*rising, ends], live, seeds, len(live))
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,8 @@ class Less(Order):
 
     def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
         """Of the live numbers by label: the verdict, and what has to be added to them."""
-        found = [relation(live[a], live[b]) for a, b in self.pairs if a in live and b in live]
+        there = [(a, b) for a, b in self.pairs if a in live and b in live]
+        found = [relation(live[a], live[b], len(there)) for a, b in there]
         if not found:
             return OPEN, "no pair of live runs"
         if "above" in found:
@@ -76,6 +85,11 @@ class Less(Order):
         if count < every:
             said += f"; {every - count} of {every} pairs cannot be judged"
         return (HOLDS if below == count else WITHIN), said
+
+    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
+        """The pairs that are not apart."""
+        there = [(a, b) for a, b in self.pairs if a in live and b in live]
+        return _pairs_needed(there, live, seeds, len(there))
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,14 @@ class Equals(Order):
         if all(m.lowest - near <= v <= m.highest + near for m, v in asked):
             return WITHIN, "the interval holds it"
         return FAILS, "outside the interval"
+
+    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
+        """Each that is not met, and not known to be missed."""
+        return [
+            ((label,), seeds_beside(live[label], v, seeds[label]))
+            for label, v in self.values
+            if label in live and abs(live[label].value - v) > self.tolerance + 1e-9
+        ]
 
 
 @dataclass(frozen=True)
@@ -154,6 +176,20 @@ class Keeps(Order):
             return WITHIN, f"a loss of more than {margin:g} is not excluded"
         return FAILS, f"one loses more than {margin:g} beyond the intervals"
 
+    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
+        """Each of which a loss beyond the margin is neither seen nor excluded."""
+        ref = live[self.reference]
+        if ref.meaning is None:
+            return []
+        sign = 1 if ref.meaning.direction == "up" else -1
+        limit = ref.value - sign * ref.meaning.matters
+        out: list[Needed] = []
+        for label in self.those:
+            m = live.get(label)
+            if m and sign * ((m.lowest if sign > 0 else m.highest) - limit) < 0:
+                out.append(((self.reference, label), seeds_beside(m, limit, seeds[label])))
+        return out
+
 
 @dataclass(frozen=True)
 class Best(Order):
@@ -171,12 +207,17 @@ class Best(Order):
         asked = {label: live[label] for label in self.those if label in live}
         if self.reference not in live or not asked:
             return OPEN, "no live run to compare with"
-        best = max(asked, key=lambda label: asked[label].value)
+        best = _highest(asked)
         said = f"{best} is the best of {len(asked)}; it was picked by its value, which flatters it"
         found = relation(live[self.reference], asked[best])
         if found == "below":
             return HOLDS, said
         return FAILS if found == "above" else WITHIN, said
+
+    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
+        """The best, beside the reference."""
+        best = _highest({label: live[label] for label in self.those if label in live})
+        return _pairs_needed([(self.reference, best)], live, seeds, 1)
 
 
 @dataclass(frozen=True)
@@ -201,3 +242,22 @@ class Collapses(Order):
             told = f"{self.label} is a dead run; flagged beside each of its numbers ({numbers})"
             return Statement(dataset, self.text, HOLDS, f". {told}, which are no privacy.")
         return super().judge(rows, dataset)
+
+
+def _highest(numbers: Mapping[str, Measurement]) -> str:
+    return max(numbers, key=lambda label: numbers[label].value)
+
+
+def _pairs_needed(
+    pairs: Sequence[tuple[str, str]],
+    live: Mapping[str, Measurement],
+    seeds: Mapping[str, int],
+    among: int,
+) -> list[Needed]:
+    """Each of ``pairs`` that is not apart."""
+    out: list[Needed] = []
+    for a, b in dict.fromkeys(pairs):
+        if relation(live[a], live[b], among) in ("in order", "out of order"):
+            few = min(seeds[a], seeds[b])
+            out.append(((a, b), seeds_needed(live[a], live[b], few, among)))
+    return out

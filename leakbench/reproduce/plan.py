@@ -5,6 +5,7 @@ Every case on every data set, with every seed, as specs.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,7 @@ def plan(
     seeds: Sequence[int] | None = None,
     data: bool = True,
     runs: Path | None = None,
+    more: Mapping[tuple[str, str], int] | None = None,
 ) -> list[Planned]:
     """Every case of ``recipe`` at ``scale`` in every column.
 
@@ -99,7 +101,10 @@ def plan(
         data: look for the data sets (and fetch them at the larger scales); without, every set
             counts as there.
         runs: where runs lie. Those that are complete there need no data, so none are looked for
-            where all that is wanted is complete.
+            where all that is wanted is complete. Where no seeds are named, the next ones after the
+            scale's count, too, as far as their runs are there.
+        more: (label, column) -> how many seeds that case has at least; the label may be that of the
+            best of some values, of which each then has as many.
 
     Raises:
         UnknownName: no case and no data set is called as one of ``only``.
@@ -113,8 +118,17 @@ def plan(
         return (setup.seeds or chosen.seeds) if seeds is None else tuple(seeds)
 
     def specs(case: Case, setup: Setup) -> tuple[RunSpec, ...]:
-        made = () if recipe.study else each(setup)
-        return tuple(_spec(case, setup, chosen, seed) for seed in made)
+        if recipe.study:
+            return ()
+        seed = itertools.count(max(each(setup), default=-1) + 1)
+        made = [_spec(case, setup, chosen, k) for k in each(setup)]
+        asked = max((more or {}).get((name, setup.column), 0) for name in (case.label, case.of))
+        while True:
+            then = _spec(case, setup, chosen, next(seed))
+            lies = seeds is None and runs is not None and complete(then, runs)
+            if not lies and len(made) >= asked:
+                return tuple(made)
+            made.append(then)
 
     def there(case: Case, setup: Setup) -> bool:
         if runs is None or recipe.study:
@@ -130,7 +144,9 @@ def plan(
         for case in here:
             why = "" if lacking and there(case, where) else lacking
             attacks, wanted = tuple(recipe.attacks(case.defense, scale)), case.label in asked
-            out.append(Planned(case, where, specs(case, where), attacks, why, wanted, each(where)))
+            made = specs(case, where)
+            ran = tuple(s.seed for s in made) or each(where)
+            out.append(Planned(case, where, made, attacks, why, wanted, ran))
     if all(p.lacking for p in out):
         raise UsageError(out[0].lacking)
     return out

@@ -24,4 +24,5 @@ def pooled(seeds: Mapping[int, Sequence[float]], unit: str) -> Measurement:
     except intervals.NoInterval:
         ((value,),) = seeds.values()
         return Measurement(value=value, n=1, unit=unit)
-    return Measurement.of(found)
+    each = {seed: math.fsum(values) / len(values) for seed, values in seeds.items()}
+    return Measurement.of(found, each=each)

@@ -46,11 +46,13 @@ COLUMNS = (
         "differs",
         "differs_as",
         "kept",
+        "each",
+        "seconds",
         "note",
     ),
 )
 # Columns that a table of before lacks, as does one of which no row fills them.
-LATER = ("rise", "twin", "differs_as", "kept")
+LATER = ("rise", "twin", "differs_as", "kept", "each", "seconds")
 UNTUNED = "untuned"  # the flag of the best of some values of which not all were tried
 DIRTY = "-dirty"  # how a commit ends whose code was changed and not committed
 KEPT = "from an earlier table"
@@ -68,6 +70,10 @@ def _yes(true: bool) -> str:
     return "yes" * true
 
 
+def _seeds(each: Mapping[int, float]) -> str:
+    return canonical({str(seed): value for seed, value in each.items()}) if each else ""
+
+
 def _split(sign: str) -> BeforeValidator:
     return _read(lambda cell: cell.split(sign))
 
@@ -80,6 +86,7 @@ Params = Annotated[dict[str, Any], _read(json.loads), PlainSerializer(canonical,
 Flags = Annotated[
     frozenset[str], _read(flags.split_flags), PlainSerializer(flags.join, return_type=str)
 ]
+Seeds = Annotated[dict[int, float], _read(json.loads), PlainSerializer(_seeds, return_type=str)]
 Words = Annotated[tuple[str, ...], _split("|"), _join("|")]
 
 
@@ -98,13 +105,17 @@ class Measurement(Part):
     high: float | None = None
     n: int  # of how many units it is the mean
     unit: str  # what one is
+    each: Seeds = {}  # of each seed; {} of what an attack found, and where nobody knows
     # How the metric is read; None of a view or a study, and of an attack's read from a file.
     meaning: Meaning | None = Field(None, exclude=True)
 
     @classmethod
-    def of(cls, e: Estimate, meaning: Meaning | None = None) -> Self:
-        """An estimate of a metric."""
-        return cls(value=e.value, low=e.low, high=e.high, n=e.n, unit=e.unit, meaning=meaning)
+    def of(
+        cls, e: Estimate, meaning: Meaning | None = None, each: Mapping[int, float] | None = None
+    ) -> Self:
+        """An estimate of a metric; ``each``: what the seeds came to."""
+        found = {"value": e.value, "low": e.low, "high": e.high, "n": e.n, "unit": e.unit}
+        return cls(**found, meaning=meaning, each=dict(each or {}))
 
     @property
     def lowest(self) -> float:
@@ -151,6 +162,7 @@ class Row(Part):
     flags: Flags = frozenset()
     seeds: Annotated[tuple[int, ...], _split("|"), _join("|")] = ()
     rounds: int | None = None
+    seconds: float | None = None  # that a run of it took, attacks and all, where that was seen
     # How much of all that its runs gained came at their end, of the steepest of them
     # (``leakbench.results.rise``); None where nobody knows, as of a table of before.
     rise: float | None = None

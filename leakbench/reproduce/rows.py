@@ -67,6 +67,7 @@ class CaseRuns:
 
     runs: tuple[Run, ...] = ()
     said: tuple[Told, ...] = ()
+    seconds: float | None = None  # that one of them took, of those that were made now
 
     @cached_property
     def tables(self) -> Tables:
@@ -191,6 +192,7 @@ class _OfRuns:
         metas = [r.meta for r in setting.runs]
         self.made: Cells = {
             "seeds": setting.seeds,
+            "seconds": found.seconds,
             "rise": rise.most(e.rise for e in setting.evaluated),
             "engine": _each(str(m["engine"]) for m in metas),
             "device": _each(str(m["device"]) for m in metas),
@@ -222,7 +224,7 @@ class _OfRuns:
     def _gained(self, m: Measure) -> Cells:
         for u in self.setting.utility:
             if u.statistic == m.statistic:
-                ours, marks = Measurement.of(u.value, u.meaning), u.flags | self.marks
+                ours, marks = Measurement.of(u.value, u.meaning, u.each), u.flags | self.marks
                 # Of what an attack finds a twin says nothing.
                 marks -= {"stale_run"} if "stale_run" in marks and self._trained_alike else set()
                 return {"ours": ours, "chance": u.chance, "flags": marks}

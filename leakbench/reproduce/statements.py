@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
+from leakbench.reproduce import power
 from leakbench.reproduce.row import UNTUNED, Measurement, Row
 from leakbench.scoring import flags
 
@@ -24,13 +25,31 @@ HOLDS: Verdict = "holds"
 WITHIN: Verdict = "neither shown nor contradicted"
 FAILS: Verdict = "does not hold here"
 OPEN: Verdict = "cannot be judged here"
-Relation = Literal["below", "in order", "out of order", "above"]
+Needed = tuple[tuple[str, ...], int | None]  # labels, and how many seeds of each would tell
 
 
 class KnownKeys:
     """What is read from a recipe's file: no key in it is unknown."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What would decide a statement, if differences and their spread stay as they are seen."""
+
+    labels: tuple[str, ...]  # whose
+    seeds: int | None  # of each; None: more than anybody would run
+    hours: float | None  # of what is not there yet; None where no run's time is known
+
+    @property
+    def sentence(self) -> str:
+        """Without its dot."""
+        whose = ", ".join(self.labels)
+        if self.seeds is None:
+            return f"What is seen is too little for {power.MOST} seeds to decide ({whose})"
+        time = "" if self.hours is None else f", about {self.hours:.1f} hours"
+        return f"It needs about {self.seeds} seeds ({whose}){time}"
 
 
 @dataclass(frozen=True)
@@ -41,6 +60,7 @@ class Statement:
     text: str  # the paper's
     verdict: Verdict
     more: str  # what follows, with the numbers
+    needs: Needs | None = None  # what would decide it, where seeds would
 
     @property
     def sentence(self) -> str:
@@ -63,6 +83,10 @@ class Order(KnownKeys, ABC):
     @abstractmethod
     def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
         """Of the live numbers by label: the verdict, and what has to be added to them."""
+
+    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
+        """What is open of it by how many ``seeds`` of each label there are, and what would tell."""
+        return []
 
     def why(self, live: Mapping[str, Measurement]) -> Sequence[str]:
         """What is known of why it comes out as the live numbers have it; sentences without dots."""
@@ -92,6 +116,12 @@ class Order(KnownKeys, ABC):
         doubts = _doubts(verdict, {label: mine[label][0].flags for label in live})
         if doubts:
             verdict, why = WITHIN, f"{why}, but {'; '.join(doubts)}"
+        counts = {label: len(mine[label][0].seeds) for label in live}
+        needs = None
+        # More seeds tune nobody, and train nobody to the end.
+        if verdict == WITHIN and marks.isdisjoint(_WITHDRAWN):
+            each = {label: mine[label][0].seconds for label in live}
+            needs = _needs(self.needed(live, counts), counts, each)
         said = [f" ({why})" if why else ""]
         said += [_listed(live)] if live else []
         if dead:
@@ -103,7 +133,8 @@ class Order(KnownKeys, ABC):
         if len(seeds) > 1:
             told = [f"{', '.join(names)}: {_numbers(own)}" for own, names in seeds.items()]
             said.append(f"Not all over the same seeds ({'; '.join(told)})")
-        return Statement(dataset, self.text, verdict, ". ".join(said) + ".")
+        said += [needs.sentence] if needs else []
+        return Statement(dataset, self.text, verdict, ". ".join(said) + ".", needs)
 
 
 # A flag of a live row -> the verdicts that its number can bear no longer. What was not tuned may do
@@ -122,6 +153,25 @@ def _doubts(verdict: Verdict, marks: Mapping[str, frozenset[str]]) -> list[str]:
         if named and verdict in verdicts:
             out.append(f"{', '.join(named)} {flag}")
     return out
+
+
+def _needs(
+    open: Sequence[Needed], counts: Mapping[str, int], seconds: Mapping[str, float | None]
+) -> Needs | None:
+    """All that is ``open`` together."""
+    if not open:
+        return None
+    labels = tuple(dict.fromkeys(label for names, _ in open for label in names))
+    many = [k for _, k in open]
+    if None in many:
+        return Needs(labels, None, None)
+    most = max(k for k in many if k is not None)
+    took = [seconds[label] for label in labels]
+    if None in took:
+        return Needs(labels, most, None)
+    left = [max(most - counts[label], 0) for label in labels]
+    whole = sum(k * s for k, s in zip(left, took, strict=True) if s is not None)
+    return Needs(labels, most, whole / 3600)
 
 
 _MARKED = {
@@ -149,12 +199,3 @@ def _numbers(seeds: Sequence[int]) -> str:
 
 def _listed(numbers: Mapping[str, Measurement]) -> str:
     return "; ".join(f"{label} {m.text()}" for label, m in numbers.items())
-
-
-def relation(a: Measurement, b: Measurement) -> Relation:
-    """Is ``a`` below ``b`` beyond their intervals, only by value (or equal), or the other way?"""
-    if a.highest < b.lowest:
-        return "below"
-    if a.lowest > b.highest:
-        return "above"
-    return "in order" if a.value <= b.value else "out of order"

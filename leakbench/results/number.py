@@ -234,6 +234,7 @@ class Utility(Part):
     seeds: tuple[int, ...]
     rounds: int
     value: Estimate
+    each: Mapping[int, float] = Field({}, exclude=True)  # of each seed; {} if read from a table
     chance: float
     flags: Flags
     claim: Claim | None = None

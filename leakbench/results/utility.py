@@ -103,6 +103,7 @@ def rows(
             seeds=tuple(e.run.seed for e in evaluated),
             rounds=int(setting.one.spec["rounds"]),
             value=found,
+            each={seed: e.value for seed, e in means.items()},
             chance=float(setting.one.meta["utility"]["chance"]),
             flags=frozenset(marks),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ class WholeRun:
     skipped: bool  # it was there already
     unfit: tuple[Told, ...]  # attacks that do not fit what it shared, and why
     failed: tuple[Told, ...]  # attacks that failed, and why
+    seconds: float  # all of it took, most of them trained in; 0 where it was there already
 
 
 def whole_run(
@@ -41,11 +43,14 @@ def whole_run(
         LeakbenchError: training failed; the run folder says why.
     """
     path, skipped = Path(out) / spec.folder(), complete(spec, Path(out))
+    begun = time.monotonic()
     if not skipped:  # to train would find it, too, but read its data, which may be gone
         skipped = pipeline.train(spec, out, device, progress=progress).skipped
         meta = read_sealed(path / "run.json")
         write_sealed(path / "run.json", {**meta, "twin": twin.twin_of(spec, device)})
-    return WholeRun(str(path), skipped, *attacked(path, attacks, device, progress=progress))
+    unfit, failed = attacked(path, attacks, device, progress=progress)
+    seconds = 0.0 if skipped else time.monotonic() - begun
+    return WholeRun(str(path), skipped, unfit, failed, seconds)
 
 
 def attacked(

@@ -103,6 +103,66 @@ def alone(tmp_path_factory):
     return made
 
 
+OPEN = orders.Less("FedAwS gains less", UTILITY, pairs=(("FedAwS", "FedAvg"),))
+
+
+class TestSpend:
+    """`--spend N`: further seeds of the rows of which a statement is open."""
+
+    @pytest.fixture(autouse=True)
+    def one_statement(self, monkeypatch):
+        recipe = replace(TINY, orders=(OPEN,))
+        monkeypatch.setitem(catalogue.RECIPES, TINY.name, recipe)
+
+    def lines(self, tmp_path):
+        found = table(tmp_path / "results" / TINY.name / "smoke.csv")
+        return {r["label"]: r for r in found if r["measure"] == UTILITY}
+
+    def test_they_are_trained_and_count_from_then_on(self, cli, tmp_path, monkeypatch):
+        wide = {"low": 0.0, "high": 1.0}
+        gained = rows._OfRuns._gained
+
+        def unsure(self, m):
+            found = gained(self, m)
+            return {**found, "ours": found["ours"].model_copy(update=wide)}
+
+        monkeypatch.setattr(rows._OfRuns, "_gained", unsure)
+        # After twelve rounds all are as good as dead.
+        monkeypatch.setattr(Row, "dead", property(lambda _: False))
+        monkeypatch.setattr(statements, "_WITHDRAWN", {})
+        code, said, err = cli(TINY.name, "--spend", "1")
+        assert code == 0
+        assert "It needs about 3 seeds (FedAwS, FedAvg), about 0.0 hours." in said
+        assert "further seeds, because statements are open: FedAwS (cifar100) 2" in err
+        found = self.lines(tmp_path)
+        assert [found[x]["seeds"] for x in ("FedAwS", "FedGN(0.5)", "FedAvg")] == [
+            "0|1",
+            "0",
+            "0|1",
+        ]
+        assert found["FedAwS"]["each"].startswith('{"0":')
+        assert len(list((tmp_path / "runs").iterdir())) == 5
+        took = [found[x]["seconds"] for x in ("FedAwS", "FedAvg")]
+        assert all(float(x) > 0 for x in took)
+        # Without it they are still there, and nothing is trained.
+        assert cli(TINY.name)[0] == 0
+        again = self.lines(tmp_path)
+        assert again["FedAwS"]["seeds"] == "0|1"
+        assert [again[x]["seconds"] for x in ("FedAwS", "FedAvg")] == took
+        assert len(list((tmp_path / "runs").iterdir())) == 5
+
+    def test_it_spends_nothing_where_nothing_is_open(self, cli, tmp_path, monkeypatch):
+        monkeypatch.setattr(OPEN.__class__, "needed", lambda *_: [])
+        assert cli(TINY.name, "--spend", "5")[0] == 0
+        assert {r["seeds"] for r in self.lines(tmp_path).values()} == {"0"}
+
+    def test_not_beside_seeds_that_are_named(self, cli, tmp_path):
+        code, _, err = cli(TINY.name, "--spend", "1", "--seeds", "0-2")
+        assert code == 2
+        assert "give one of them" in err
+        assert not (tmp_path / "runs").exists()
+
+
 def table(path):
     with path.open(newline="") as file:
         return list(csv.DictReader(file))

@@ -1,0 +1,136 @@
+"""What is apart seed by seed, and how many seeds it would take where nothing is."""
+
+import numpy as np
+import pytest
+
+from leakbench.reproduce import orders, power, statements
+from leakbench.reproduce.row import Measurement, Row, read_rows, write_rows
+
+
+def gained(values, width=0.2):
+    """A gain over seeds 0, 1, ...; of a number alone nobody knows its seeds."""
+    each = {} if isinstance(values, float) else dict(enumerate(values))
+    value = values if isinstance(values, float) else sum(values) / len(values)
+    ends = {"low": value - width, "high": value + width}
+    return Measurement(value=value, n=100, unit="test unit", each=each, **ends)
+
+
+def row(label, ours, seconds=None, seeds=3, **more):
+    told = {"recipe": "r", "scale": "small", "dataset": "d", "task": "t", "measure": "u"}
+    of = {"metric": "accuracy", "seeds": tuple(range(seeds)), "seconds": seconds}
+    return Row(**told, label=label, ours=ours, **of, **more)
+
+
+SPLITS = (0.1, 0.3, 0.5)  # what the split does to everybody
+
+
+def test_what_a_split_does_to_both_does_not_hide_a_difference():
+    a, b = gained([*SPLITS]), gained([x + 0.02 + 0.001 * x for x in SPLITS])
+    assert power.relation(a, b) == "below"
+    assert power.relation(b, a) == "above"
+    alone = [m.model_copy(update={"each": {}}) for m in (a, b)]
+    assert power.relation(*alone) == "in order"
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.02])
+def test_seeds_that_do_not_differ_at_all_prove_nothing(shift):
+    """Three clients of three name the same: by their seeds nobody knows how sure that is."""
+    a, b = gained([0.5, 0.5, 0.5]), gained([0.5 + shift] * 3)
+    assert power.relation(a, b) == "in order"
+
+
+def test_other_seeds_are_no_pairs():
+    a = gained([*SPLITS])
+    b = gained([x + 0.02 + 0.001 * x for x in SPLITS])
+    b = b.model_copy(update={"each": {s + 7: v for s, v in b.each.items()}})
+    assert power.relation(a, b) == "in order"
+
+
+def test_pairs_without_a_difference_are_seldom_told_apart():
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(400):
+        pairs = [[gained(rng.normal(0.5, 0.05, 3).tolist()) for _ in "ab"] for _ in range(5)]
+        told = [power.relation(a, b, len(pairs)) for a, b in pairs]
+        wrong += any(t in ("below", "above") for t in told)
+    assert wrong / 400 < 0.08
+
+
+def test_as_many_seeds_as_are_asked_for_tell_and_one_fewer_do_not():
+    rng, mean, spread = np.random.default_rng(1), 0.03, 0.03
+
+    def sides(n):
+        """Two rows over ``n`` seeds whose differences have this mean and this spread."""
+        split, noise = rng.normal(0.5, 0.1, n), rng.normal(0, 1, n)
+        noise = spread * (noise - noise.mean()) / noise.std(ddof=1)
+        return gained(split.tolist()), gained((split + mean + noise).tolist())
+
+    k = power.seeds_needed(*sides(3), 3)
+    assert 4 < k < power.MOST
+    assert [power.relation(*sides(n)) for n in (k - 1, k)] == ["in order", "below"]
+    assert power.seeds_needed(gained([0.5]), gained([0.6]), 1) == power.FEWEST
+    assert power.seeds_needed(gained([0.5] * 3), gained([0.5] * 3), 3) is None
+
+
+def test_of_an_old_table_intervals_are_shrunk():
+    a, b = gained(0.5, 0.05), gained(0.56, 0.05)
+    k = power.seeds_needed(a, b, 3)
+    assert 4 <= k <= 6  # Student's of three seeds is wide
+    assert power.seeds_needed(a, gained(0.59, 0.05), 3) < k + 1
+    assert power.seeds_beside(a, 0.54, 3) == 4
+    assert power.seeds_beside(a, 0.5001, 3) is None
+
+
+class TestStatements:
+    less = orders.Less("x", "u", pairs=(("a", "b"),))
+
+    def test_what_is_open_says_what_it_needs(self):
+        rows = [row("a", gained(0.5, 0.05), 360.0), row("b", gained(0.56, 0.05), 720.0)]
+        found = self.less.judge(rows, "d")
+        assert found.verdict == statements.WITHIN
+        k = found.needs.seeds
+        assert found.needs.labels == ("a", "b")
+        assert found.needs.hours == pytest.approx((k - 3) * 1080 / 3600)
+        assert f"It needs about {k} seeds (a, b), about {found.needs.hours:.1f} hours" in (
+            found.sentence
+        )
+
+    def test_what_is_decided_needs_nothing(self):
+        rows = [row("a", gained(0.1, 0.05)), row("b", gained(0.56, 0.05))]
+        found = self.less.judge(rows, "d")
+        assert (found.verdict, found.needs) == (statements.HOLDS, None)
+
+    def test_more_seeds_train_nobody_to_the_end(self):
+        rows = [row("a", gained(0.5, 0.05), flags="undertrained"), row("b", gained(0.56, 0.05))]
+        assert self.less.judge(rows, "d").needs is None
+
+    def test_no_seeds_part_what_is_alike(self):
+        rows = [row("a", gained(0.5, 0.05)), row("b", gained(0.5, 0.05))]
+        assert "too little for 100 seeds" in self.less.judge(rows, "d").sentence
+
+    def test_one_time_that_nobody_knows_is_said_of_no_hours(self):
+        rows = [row("a", gained(0.5, 0.05), 360.0), row("b", gained(0.56, 0.05))]
+        assert self.less.judge(rows, "d").needs.hours is None
+
+    @pytest.mark.parametrize(
+        ("order", "labels"),
+        [
+            (orders.Falls("x", "u", along=("b", "a", "c")), ("c", "b")),
+            (orders.Falls("x", "u", along=("a", "b")), ("b", "a")),
+            (orders.Best("x", "u", those=("b",), reference="a"), ("a", "b")),
+            (orders.Equals("x", "u", values=(("a", 0.52), ("b", 0.56))), ("a",)),
+        ],
+    )
+    def test_every_kind_of_order_names_what_is_open(self, order, labels):
+        values = {"a": 0.5, "b": 0.56, "c": 0.52}
+        rows = [row(label, gained(v, 0.05)) for label, v in values.items()]
+        found = order.judge(rows, "d")
+        assert found.verdict == statements.WITHIN
+        assert {*found.needs.labels} >= {*labels}
+
+
+def test_a_table_keeps_what_each_seed_came_to(tmp_path):
+    rows = [row("a", gained([*SPLITS]), 12.5), row("b", gained(0.5))]
+    write_rows(tmp_path / "t.csv", rows)
+    found = read_rows(tmp_path / "t.csv")
+    assert [r.ours.each for r in found] == [dict(enumerate(SPLITS)), {}]
+    assert [r.seconds for r in found] == [12.5, None]
