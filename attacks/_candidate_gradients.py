@@ -92,9 +92,7 @@ class Heard:
     @cached_property
     def _rows_of(self) -> tuple[str, str]:
         """Names the candidates, and the auxiliary examples."""
-        parts = [vars(b).items() for b in (self.asked, self.others)]
-        mine, theirs = ({k: v for k, v in part if v is not None} for part in parts)
-        return kept.digest(mine), kept.digest(theirs)
+        return _name_of(self.asked), _name_of(self.others)
 
     def _places(self) -> dict[str, Tensor]:
         """{name: (k,) int64}: which numbers of each tensor are compared."""
@@ -137,6 +135,10 @@ class Heard:
             key = self.run and kept.digest("losses", self._before, there, name)
             told += kept.once(key, partial(part, batch))
         return torch.cat(told)
+
+
+def _name_of(batch: Batch) -> str:
+    return kept.digest({k: v for k, v in vars(batch).items() if v is not None})
 
 
 def losses_of(
