@@ -85,7 +85,8 @@ class Heard:
     @cached_property
     def _before(self) -> str:
         """Names what the loss reads besides examples and weights."""
-        place = {k: v for k, v in self.replay.place().items() if k != "index"}
+        numbered = self.replay.numbered  # else all who began alike have the same loss
+        place = {k: v for k, v in self.replay.place().items() if k != "index" or numbered}
         of = f"{self.run} {self.replay.phase} {self.message.round}"
         return kept.digest(of, place, self.private)
 

@@ -104,16 +104,20 @@ def train(view: View, of: Pool, many: int, rng: torch.Generator) -> Shadows:
         sound = both.flatten(1).isfinite().all(1)  # one that ran away says nothing
         return half[sound], both[sound]
 
-    return Shadows(*kept.once(key, make))
+    return Shadows(*kept.once(view.recipe and key, make))
 
 
 def named(view: View) -> str:
     """The federation that is attacked; "" where nobody said how it trained.
 
-    With the newest model, for two runs that are called alike may be of other code.
+    With the code of its method, and its newest model, for two runs that are called alike may be of
+    other code.
     """
-    told = view.messages("model")[-1:]
-    return view.recipe and kept.digest(view.recipe, str(view.dtype), *(m.payload for m in told))
+    if not view.recipe:
+        return ""
+    told = [m.payload for m in view.messages("model")[-1:]]
+    code = kept.code_of(view.loss_method(), view.module)
+    return kept.digest(view.recipe, code, str(view.dtype), *told)
 
 
 def _filled(held: Tensor, client: Tensor, batch: int) -> None:

@@ -27,6 +27,7 @@ from leakbench.record.messages import Message
 if TYPE_CHECKING:
     from torch import Tensor
 
+NUMBER = "index"  # of a client, where it is noted what a loss read
 # Slope of several steps of Adam: of two steps of an MLP 18 dB are found with it, 9 dB without.
 SOFT = 0.3
 
@@ -74,6 +75,17 @@ class _Guessed(Rng):
 
     def always(self) -> _Guessed:
         return self
+
+
+class _Victim(Client):
+    """The client in the attacker's copy of the method; that its number was read is noted."""
+
+    noted: dict[str, Any] | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "index" and self.noted is not None:
+            self.noted[NUMBER] = True
+        return super().__getattribute__(name)
 
 
 class Replay:
@@ -124,6 +136,8 @@ class Replay:
         untrained = self._untrained()
         before = {k: v._version for k, v in untrained.items()}
         self.loss(self.blank, {}, weights=untrained, read=self.unknown)
+        # Does the loss go by the client's number, so that it is another one at each client?
+        self.numbered = self.unknown.pop(NUMBER, None) is not None
         self._writes = any(untrained[k]._version != v for k, v in before.items())
         if self.method.step_terms().clip_norm:
             alone = [k for k in self.unknown if k.startswith("own/")]
@@ -234,7 +248,7 @@ class Replay:
         rng.given, rng.read = private, read
         net = Net(self.module, self._received_model())
         count = torch.tensor(1, device=self.device)
-        return Client(
+        me = _Victim(
             self.index,
             count,
             self.message.round,
@@ -245,6 +259,8 @@ class Replay:
             net,
             rng,
         )
+        me.noted = read
+        return me
 
     def loss(
         self,

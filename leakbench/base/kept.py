@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
+from leakbench.base.lazy import torch
 from leakbench.base.tree import flat
 
 if TYPE_CHECKING:
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 MOST = 2**29  # bytes that are held, at most
 
 _HELD: dict[str, tuple[Tensor, ...]] = {}
+_NUMBERS: WeakKeyDictionary[type, int] = WeakKeyDictionary()
+_COUNT = count()
 
 
 def once(key: str, make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
@@ -36,6 +41,11 @@ def forget() -> None:
     _HELD.clear()
 
 
+def code_of(*things: object) -> str:
+    """Names the classes of things, in this process: one of the same name is of other code."""
+    return ",".join(str(_NUMBERS.setdefault(type(t), next(_COUNT))) for t in things)
+
+
 def digest(*parts: str | Tensor | Mapping[str, object]) -> str:
     """SHA-256 of texts, and of the names, types, shapes and numbers of tensors."""
     whole = hashlib.sha256()
@@ -46,5 +56,8 @@ def digest(*parts: str | Tensor | Mapping[str, object]) -> str:
         tensors = flat(dict(part)) if isinstance(part, Mapping) else {"": part}
         for name, t in sorted(tensors.items()):
             whole.update(f"{name} {t.dtype} {tuple(t.shape)} ".encode())
-            whole.update(t.detach().cpu().contiguous().numpy().tobytes())
+            plain = t.detach().cpu().contiguous()
+            if t.dtype == torch.bfloat16:  # of which numpy knows nothing
+                plain = plain.view(torch.int16)
+            whole.update(plain.numpy().tobytes())
     return whole.hexdigest()

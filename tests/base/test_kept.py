@@ -2,8 +2,11 @@
 
 import pytest
 import torch
+from helpers.small_runs import again, plugged, trained
 
+from attacks.membership import Membership
 from leakbench import api
+from leakbench.attacking.view import View
 from leakbench.base import kept
 
 
@@ -97,3 +100,65 @@ def test_no_signal_finds_another_number_where_others_asked_before(tmp_path, meth
         warm = {signal: asked(run, signal) for signal in signals}
     assert warm == cold
     assert any(value == value for rows in cold.values() for _, value, _, _ in rows)
+
+
+NUMBERED = '''
+"""Each client has labels of its own."""
+
+from torch.nn import functional
+
+from leakbench import Defense
+
+
+class Numbered(Defense):
+    """Labels are turned by the client's number."""
+
+    def loss(self, net, batch, me):
+        return functional.cross_entropy(net(batch.x), (batch.y + {times} * me.index) % 10)
+'''
+SIX = {"split": "iid", "clients": 6, "held_out": 10, "mean_local_size": 20, "model": "mlp"}
+
+
+def scores(run, signal="likelihood"):
+    attack = Membership(signal=signal)
+    guesses = attack(View(attack.threat, again(run), run.spec["rounds"]))
+    return {g.unit: g.tensors["membership"] for g in guesses}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[u], other[u]) for u in one)
+
+
+@pytest.mark.parametrize("signal", ["cosine", "loss", "likelihood"])
+def test_a_loss_that_goes_by_the_clients_number_is_another_at_each(tmp_path, monkeypatch, signal):
+    source = NUMBERED.format(times=3)
+    with plugged("defenses", tmp_path, numbered=source):
+        run = trained(tmp_path, "numbered", 2, task_params=SIX, record="all")
+        warm = scores(run, signal)
+        monkeypatch.setattr(kept, "once", lambda _, make: make())
+        assert same(warm, scores(run, signal))
+    assert len(warm) >= 3
+
+
+def test_other_code_of_the_same_name_is_another_method(tmp_path):
+    """Of a single round, before which all models are alike."""
+    runs = []
+    for times in (3, 4):
+        source = NUMBERED.format(times=times)
+        with plugged("defenses", tmp_path, numbered=source):
+            out = tmp_path / str(times)
+            run = trained(out, "numbered", 1, task_params=SIX, record="all")
+            warm = scores(run)
+            kept_so_far = dict(kept._HELD)
+            kept.forget()
+            cold = scores(run)
+            kept._HELD.update(kept_so_far)
+            runs.append(same(warm, cold))
+    assert runs == [True, True]
+
+
+def test_a_number_of_any_type_is_told(tmp_path):
+    one, other = (torch.tensor([x], dtype=torch.bfloat16) for x in (1.0, 2.0))
+    assert kept.digest(one) != kept.digest(other)
+    assert kept.digest(one) == kept.digest(one.clone())
+    assert kept.digest(torch.tensor(1.0)) != kept.digest(torch.tensor([1.0]))
