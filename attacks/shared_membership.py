@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -12,12 +13,15 @@ from attacks._changed_rows import RowChange, Rows
 from attacks._feature_messages import Extractor, extractor, unextracted
 from attacks._membership_signals import beyond_usual
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.base import flat as leaves_of
 from leakbench.base import torch
 from leakbench.federation import Examples, party
 from leakbench.metrics import MEMBERSHIP_AUC, MEMBERSHIP_TPR, MEMBERSHIP_TPR_LOW
 from leakbench.record import Message
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
 ROWS = ("features", "data", "mean_data")
@@ -26,6 +30,10 @@ RIDGE = 0.1  # of the mean variance of a number
 AUXILIARY = 1000  # examples, at most
 FEW = 3  # auxiliary examples, by which it is told whether rows were scaled
 ALONG = 0.995  # the cosine with what made a row
+LEAST = 1e-9  # of a row's variance: no less is told from rounding
+# Of a copy a row has a thousandth, at most, that is not its example's: minus the log of that. And a
+# tenth of what of most auxiliary examples the nearest row has.
+COPIED, CLEARLY, MOSTLY = 7.0, 2.3, 0.99
 SECONDS = 0.1  # of a message
 OF_A_PROTOTYPE = 0.06  # seconds
 
@@ -46,7 +54,9 @@ class SharedMembership(Attack):
     PLoS Genetics 2008; Dwork et al., FOCS 2015, Section 1.1, there with one row and of independent
     numbers, which whitening makes them).
 
-    Rows that a wrapper scaled, as clipping does, are scaled back (``_changed_rows``).
+    Rows that a wrapper scaled, as clipping does, are scaled back (``_changed_rows``). Where a row
+    is a copy of a candidate, but for a factor and an offset of its own, "nearest" goes by that
+    alone. Rows with a number that is not finite are left out.
 
     A prototype is one more mean: of embeddings (FedMetric), or of what examples pull at it while it
     is trained (FedHide, FedGN, FedCS, FedAwS), so that it is read how it moves from one message to
@@ -136,7 +146,7 @@ class SharedMembership(Attack):
         of, why = clients_of(asked).cpu(), dict[int, str]()
         told: dict[int, list[Tensor]] = {}
         kinds = [kind for kind in ROWS if kind in view.threat.kinds]
-        sent = [m for kind in kinds for m in view.of_others(view.messages(kind))]
+        sent = [one for kind in kinds for one in _of_rows(view.of_others(view.messages(kind)))]
         for i, m in enumerate(sorted(sent, key=lambda m: (m.round, m.phase))):
             view.progress(i / len(sent))
             client = party(m.sender)
@@ -160,30 +170,36 @@ class SharedMembership(Attack):
 
     def _said(self, view: View, m: Message, mine: Examples, aux: Examples) -> Tensor | str | None:
         """(n,) of one message; None where it has no row, else why it tells nothing."""
-        rows = m.payload
-        if not isinstance(rows, torch.Tensor) or not len(rows):
+        sent = Rows.of(m.payload, m.told()[""])
+        if not len(m.payload):
             return None
-        if not bool(rows.isfinite().all()):
+        if not len(sent.at):
             return "the message is not finite"
         of: Extractor | str | None = extractor(view, m) if m.kind == "features" else None
         if isinstance(of, str):
             return of
-        both = torch.cat([mine.x, aux.x]).to(rows)
+        both = torch.cat([mine.x, aux.x]).to(m.payload.device, view.dtype)  # rows may be integers
         made = both if of is None else of.of(view.facts.input_range.unit(both))
-        flat, rows = made.double().flatten(1).cpu(), rows.double().flatten(1).cpu()
+        flat, rows = made.double().flatten(1).cpu(), sent.x
         if flat.shape[1:] != rows.shape[1:]:
             return "its rows have another length than what the model makes of an example"
         y, known = torch.cat([mine.y, aux.y]).cpu(), aux.y.cpu()
-        named = self._labels(view, m)
+        found = self._labels(view, m)
+        named = None if found is None else found[sent.at]
         if named is None:
             y, known, named = (torch.zeros(len(t), dtype=torch.int64) for t in (y, known, rows))
-        there = m.told()[""].flatten(1).cpu()
+        there, nearest = sent.there, self.signal == "nearest"
+        if nearest and bool(there.all()):
+            alike = _alike(flat, rows)
+            usual = float(alike[len(mine) :].quantile(MOSTLY)) if len(aux) else 0.0
+            if float(alike[: len(mine)].max()) > max(COPIED, usual + CLEARLY):
+                return beyond_usual(alike, mine.y.cpu(), aux.y.cpu())
         rows = rows / self._scale(view, m, flat, len(known))
         if not bool(there.all()):  # zeros that were not sent are no data
-            near = _of_sent(flat, y, rows, named, there, of=known, nearest=self.signal == "nearest")
+            near = _of_sent(flat, y, rows, named, there, of=known, nearest=nearest)
         else:
             flat, rows = _whitened(flat, y, rows, named, of=known)
-            near = -torch.cdist(flat, rows) if self.signal == "nearest" else flat @ rows.T
+            near = -torch.cdist(flat, rows) if nearest else flat @ rows.T
         if not bool(near.isfinite().all()):
             return "auxiliary examples, or what the model makes of them, do not differ"
         fits = y[:, None] == named[None]
@@ -203,7 +219,7 @@ class SharedMembership(Attack):
         if known < FEW:
             return 1.0
         sent = view.of_others(view.messages(m.kind, round=m.round))
-        alike = [Rows.of(o.payload, o.told()[""]) for o in sent if len(o.payload)]
+        alike = [Rows.of(o.payload, o.told()[""]) for o in _of_rows(sent) if len(o.payload)]
         alike = [one for one in alike if one.x.shape[1:] == flat.shape[1:]]
         change = RowChange.of(flat[len(flat) - known :], alike)
         if not change.scaled:
@@ -229,6 +245,25 @@ class SharedMembership(Attack):
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         return by_inputs(view)
+
+
+def _of_rows(messages: Sequence[Message]) -> list[Message]:
+    """Messages as they are, and of one of several tensors one for each that may be of rows."""
+    leaves = [(m, t) for m in messages for t in leaves_of(m.payload).values()]
+    return [m if t is m.payload else replace(m, payload=t) for m, t in leaves if t.dim() > 1]
+
+
+def _alike(made: Tensor, rows: Tensor) -> Tensor:
+    """(n,): how nearly a row is a copy of each example, but for a factor and an offset of its own.
+
+    Minus the log of the share of its variance that the nearest row leaves unexplained. Neither
+    turning a row's sign nor naming another class hides a copy.
+    """
+    unit = torch.nn.functional.normalize
+    centred = (unit(v - v.mean(1, keepdim=True), dim=1) for v in (made, rows))
+    one, other = centred
+    best = (one @ other.T).square().max(1).values
+    return -(1 - best).clamp(min=LEAST).log()
 
 
 def _whitened(

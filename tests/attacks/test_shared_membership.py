@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.small_runs import again, trained
+from helpers.small_runs import again, plugged, trained
 
 from attacks import _prototype_rows as prototypes
 from attacks.shared_membership import SharedMembership, _whitened
 from leakbench import api
 from leakbench.attacking.public_facts import Outline
+from leakbench.attacking.view import View
 from leakbench.record import candidates
 from leakbench.record.policy import Policy
 
@@ -42,6 +43,62 @@ def test_a_scale_hides_nothing(tmp_path):
     run = made(tmp_path, "feddata", wrappers=[clip], share=1.0)
     assert found(run, "nearest")["value"] > 0.999
     assert found(run, "tracing")["value"] > 0.7
+
+
+SHOWN_OTHERWISE = '''
+"""Shares the same rows, so that they look otherwise."""
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+
+from leakbench import Wrapper
+
+
+class Otherwise(Wrapper):
+    """Anybody can undo it."""
+
+    masks: ClassVar[bool | None] = False
+    how: str = Field("turned", description="what it does")
+
+    def uplink(self, payload, me):
+        if self.how == "turned":
+            return -payload
+        if self.how == "moved":
+            return payload + 5
+        if self.how == "each scaled":
+            return payload * torch.exp(2 * me.rng.normal("scale", len(payload), 1, 1, 1))
+        if self.how == "bytes":
+            return (255 * payload).round().to(torch.uint8)
+        return (payload + 1) % 10
+'''
+
+
+@pytest.mark.parametrize("how", ["turned", "moved", "each scaled", "bytes", "other labels"])
+def test_a_copy_is_a_copy_however_it_is_shown(tmp_path, how):
+    kinds = ["labels" if "labels" in how else "data"]
+    with plugged("defenses.wrappers", tmp_path, otherwise=SHOWN_OTHERWISE):
+        wrappers = [("otherwise", {"how": how, "kinds": kinds})]
+        run = made(tmp_path, "feddata", wrappers=wrappers, share=1.0)
+        row = found(run, "nearest")
+    assert row["value"] > 0.99, row
+    assert row["failed"] == 0
+
+
+def test_a_row_that_is_not_finite_hides_itself_alone(tmp_path):
+    run = made(tmp_path, "feddata", share=1.0)
+    usual, less = again(run), again(run)
+    for m in less.transcript:
+        if m.kind == "data" and m.sender != "server":
+            m.payload[0].fill_(torch.nan)
+    attack = SharedMembership()
+    both = [{g.unit: g for g in attack(View(attack.threat, r, 1))} for r in (usual, less)]
+    assert both[0].keys() == both[1].keys()
+    for unit, guess in both[1].items():
+        assert not guess.failed
+        changed = guess.tensors["membership"] - both[0][unit].tensors["membership"]
+        assert int((changed.abs() > 1e-9).sum()) <= 1
 
 
 def test_of_a_tenth_a_tenth_is_found_without_an_error(tmp_path):
