@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from attacks import _unmixing_banks as banks
 from attacks._candidates import clients_of
+from attacks._changed_rows import ALIKE
 from attacks._fading import faded, reach
 from attacks._unmixing import Mixed, search
 from leakbench import unit
@@ -47,11 +48,11 @@ class Added:
 
 @dataclass(frozen=True)
 class _Pulls:
-    """How a prototype moved, and how each example pulls at it, of a scale that nobody told."""
+    """What was sent, or how it moved, and what each example does to it, of a scale nobody told."""
 
     each: Tensor  # (n + m, d)
     row: Tensor  # (d,)
-    rate: float  # in this round, in any unit
+    rate: float = 1.0  # in this round, in any unit
 
 
 def unmade(run: Outline) -> str:
@@ -111,7 +112,7 @@ class _Heard:
     aux: Examples  # (m,): of their classes
     own: dict[int, Tensor]  # {round: (d,)}: what was sent, without what is others'
     half: float  # how far a mean of prototypes reaches back
-    made: list[Added] = field(default_factory=list)
+    made: list[_Pulls] = field(default_factory=list)
     pulls: list[_Pulls] = field(default_factory=list)
     why: str = ""
 
@@ -130,7 +131,7 @@ class _Heard:
             elif MADE in replay.unknown:
                 made = partial(_made, replay)
                 each = _of_each(replay, self.mine, self.aux, made, together=replay.vectorises)
-                self.made.append(self._added(each, self.own[m.round]))
+                self.made.append(_Pulls(each, self.own[m.round]))
             else:
                 self.why = UNKNOWN
 
@@ -163,24 +164,40 @@ class _Heard:
         middles, whole = self._middles(each)
         return Added(each - middles, row - whole)
 
+    def _along_none(self, each: Tensor, row: Tensor) -> Added:
+        way = unit(self._middles(each)[1])
+        one = self._added(each, row)
+        return Added(one.each - (one.each @ way)[:, None] * way, one.row - (one.row @ way) * way)
+
     def factor(self) -> float:
         """How far moves went, in the unit of what examples pull: of all rounds the usual factor.
 
         It is the client's own, as the longer a prototype is the less it turns.
         """
+        return self._factor(self.pulls)
+
+    def _factor(self, heard: Sequence[_Pulls]) -> float:
         each = []
-        for p in self.pulls:
+        for p in heard:
             whole = self._middles(p.each)[1]
             each.append(float(p.row @ whole / (whole @ whole).clamp(min=1e-300)) / p.rate)
         return float(torch.tensor(each).median()) if each else 0.0
 
     def found(self, usual: float) -> list[Added] | str:
-        """All of it, moves in the unit of pulls; ``usual``: the factor where noise hides its."""
+        """All of it, moves in the unit of pulls; ``usual``: the factor where noise hides its.
+
+        A prototype that is made of examples is as they make it, unless somebody scaled it: then it
+        is scaled back, and what lies along it, where the scale's error does, is left out.
+        """
         own = self.factor()
         factor = own if own > 0 else usual
         moved = self.pulls if factor > 0 else ()
         scaled = [self._added(p.each, p.row / (factor * p.rate)) for p in moved]
-        return [*self.made, *scaled] or self.why or "how its prototype moves no example explains"
+        made, by = self.made, self._factor(self.made)
+        alone = by != 0 and not 1 / ALIKE < by < ALIKE
+        as_made = [self._along_none(p.each, p.row / by) for p in made if alone]
+        as_made = as_made or [self._added(p.each, p.row) for p in made]
+        return [*as_made, *scaled] or self.why or "how its prototype moves no example explains"
 
 
 def _mixed(view: View) -> bool:
