@@ -42,9 +42,9 @@ class Shadows:
 
 
 def silent(run: Outline) -> str:
-    """Why the model that all receive says nothing of an example's class; empty where it does."""
-    if ("model", "client/*") not in {(line["kind"], line["receiver"]) for line in run.sent}:
-        return "the server sends no model to all"
+    """Why what the server sends says nothing of an example's class; empty where it does."""
+    if ("model", "server") not in {(line["kind"], line["sender"]) for line in run.sent}:
+        return "the server sends no model"
     if own := sorted(kept_names(run.method, run.module())):
         return f"clients keep {own[0]!r} of the network to themselves, so nobody has it whole"
     if run.facts.targets == "tokens":

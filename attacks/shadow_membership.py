@@ -89,6 +89,8 @@ class ShadowMembership(Attack):
         why = super().obstacle(run) or unasked(run) or shadow.silent(run)
         if why:
             return why
+        if ("model", "client/*") not in {(line["kind"], line["receiver"]) for line in run.sent}:
+            return "the server sends no model to all"
         if not run.trainable:
             return "nobody said how the whole federation trained, so no other one can be"
         if self.model == "client" and run.method.tells:

@@ -16,6 +16,8 @@ from leakbench.metrics import USER_AUC
 from leakbench.record import Message
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from torch import Tensor
 
 AUXILIARY = 1000  # examples, at most
@@ -35,8 +37,9 @@ class UserMembership(Attack):
     compared with a threshold; here people are ranked.
 
     It needs the models alone, so whoever receives them can make it, and it does not matter whether
-    updates are summed. Where a network ends in an embedding, cosines to the means of auxiliary
-    examples, which are kept apart, stand for logits (ours).
+    updates are summed. Models that the server sends to each client apart are averaged. Where a
+    network ends in an embedding, cosines to the means of auxiliary examples, which are kept apart,
+    stand for logits (ours).
 
     Floor: how far a person's examples are from the nearest auxiliary ones of their classes.
     """
@@ -69,7 +72,7 @@ class UserMembership(Attack):
         return shadow.silent(run)
 
     def nothing_kept(self, run: Outline) -> str:
-        return "no two models that the server sent to all were kept"
+        return "no models that the server sent in two rounds were kept"
 
     def seconds(self, run: Outline) -> float:
         return 2 + min(self.rounds, run.rounds) * SECONDS * (AUXILIARY + 50 * run.facts.clients)
@@ -80,27 +83,38 @@ class UserMembership(Attack):
         if len(models) < 2:
             return []
         y, known = (pool.examples.y[rows].cpu() for rows in _parts(pool))
-        before = shadow.said(view, pool, models[0].payload)
+        before = shadow.said(view, pool, models[0])
         told = torch.zeros(pool.asked, dtype=torch.float64)
-        for i, m in enumerate(models[1:]):
+        for i, weights in enumerate(models[1:]):
             view.progress(i / len(models))
-            rose = shadow.said(view, pool, m.payload) - before
+            rose = shadow.said(view, pool, weights) - before
             if bool(rose.isfinite().all()):
                 told += beyond_usual(rose, y, known)
         return _of_each(view, users, told)
 
-    def _models(self, view: View) -> list[Message]:
-        """The first that all received, and some of the later ones, the newest among them."""
-        sent = [m for m in view.messages("model", sender="server") if m.receiver == "client/*"]
-        sent.sort(key=lambda m: (m.round, m.phase))
-        first, later = sent[:1], sent[1:]
+    def _models(self, view: View) -> list[dict[str, Tensor]]:
+        """The first that was received, and some of the later ones, the newest among them."""
+        sent: dict[tuple[int, int], list[Message]] = {}
+        for m in view.messages("model", sender="server"):
+            sent.setdefault((m.round, m.phase), []).append(m)
+        times = sorted(sent)
+        first, later = times[:1], times[1:]
         step = max(1.0, len(later) / self.rounds)
         chosen = range(min(self.rounds, len(later)))
-        return first + [later[-1 - int(i * step)] for i in chosen][::-1]
+        chosen_times = first + [later[-1 - int(i * step)] for i in chosen][::-1]
+        return [_mean([m.payload for m in sent[t]]) for t in chosen_times]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         users = view.know("users")
         return _of_each(view, users, far_off(users, view.know("aux_data")))
+
+
+def _mean(models: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Of models that were sent to each receiver apart the mean; one that all received, as it is."""
+    first, *others = models
+    if not others:
+        return dict(first)
+    return {k: torch.stack([m[k] for m in models]).double().mean(0).to(v) for k, v in first.items()}
 
 
 def _pool(view: View, rng: torch.Generator) -> shadow.Pool:

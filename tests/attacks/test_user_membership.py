@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers.small_runs import Lazily, build, obstacle, trained
+from helpers.small_runs import Lazily, build, obstacle, plugged, trained
 
 from leakbench import api
 from leakbench.attacking.isolated import handed, write_handout
@@ -87,6 +87,35 @@ def test_who_was_learnt_by_heart_is_told(runs):
 
 def test_a_client_tells_it_as_well_as_the_server(runs):
     assert found(runs["heart"], observer="client/0")["value"] > 0.85
+
+
+APART = '''
+"""FedAvg, whose server sends the model to each client by itself."""
+
+from leakbench import Each
+from defenses.fedavg import FedAvg
+
+
+class Apart(FedAvg):
+    """The same otherwise."""
+
+    def downlink(self, server):
+        n = len(server.receivers)
+        return {"model": Each({k: v.expand(n, *v.shape) for k, v in server.model.items()})}
+'''
+
+
+def test_a_model_that_is_sent_to_each_apart_tells_it_too(tmp_path):
+    patch = pytest.MonkeyPatch()
+    thrown(patch)
+    try:
+        with plugged("defenses", tmp_path, apart=APART):
+            how = {"params": LONG, "task_params": TASK, "record": Policy(name="all", probes=0)}
+            run = trained(tmp_path, "apart", 6, **how)
+            assert found(run)["value"] > 0.9
+            assert found(run, observer="client/0")["value"] > 0.85
+    finally:
+        patch.undo()
 
 
 def test_of_people_of_whom_nobody_trained_it_tells_nothing(runs):
