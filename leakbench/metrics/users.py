@@ -14,20 +14,25 @@ from leakbench.scoring.truth import Answer
 def _in_pairs(guesses: Sequence[tuple[Guess, Answer]]) -> Callable[[Guess, Answer], list[Score]]:
     """Does each who trained outrank the one who did not that it is paired with? Ties count a half.
 
-    The i-th who trained is paired with the i-th who did not; numbers were drawn. So no two pairs
-    share anybody, and pairs are independent, which all combinations would not be.
+    By their numbers in the task, which are drawn, the i-th who trained is paired with the i-th who
+    did not. So no two pairs share anybody, and pairs are independent, which all combinations would
+    not be; and of other seeds they are the same pairs, of one name: whose data are learnt easily is
+    so in all of them, and more seeds are no more people.
     """
     told = {guess.unit: float(guess.tensors["user"]) for guess, _ in guesses}
 
     def score(guess: Guess, answer: Answer) -> list[Score]:
-        people = answer.truth.users
-        there = (people >= 0).nonzero().flatten().tolist()
-        away = (people < 0).nonzero().flatten().tolist()
-        if answer.client not in there:
-            return []
-        other = f"user/{away[there.index(answer.client)]}"
-        gap = told[guess.unit] - told[other] if other in told else 0.0
-        return [Score(guess.unit, guess.unit, 0.5 + 0.5 * (gap > 0) - 0.5 * (gap < 0))]
+        people = answer.truth.users.tolist()
+        there = sorted((n, i) for i, n in enumerate(people) if n >= 0)
+        away = sorted((-n, i) for i, n in enumerate(people) if n < 0)
+        pairs = zip(there, away, strict=True)
+        for i, ((_, own), (_, other)) in enumerate(pairs):
+            if own == answer.client:
+                there_is, name = f"user/{other}" in told, f"pair/{i}"
+                gap = told[guess.unit] - told[f"user/{other}"] if there_is else 0.0
+                value = 0.5 + 0.5 * (gap > 0) - 0.5 * (gap < 0)
+                return [Score(name, name, value, failed=not there_is)]
+        return []
 
     return score
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 MOST = 200  # who trained; as many others
 EACH = 50  # examples of one
-NEVER = -1  # in place of a client
 
 
 def drawn(data: TaskData, seed: int) -> tuple[Examples, Tensor] | None:
@@ -27,7 +26,7 @@ def drawn(data: TaskData, seed: int) -> tuple[Examples, Tensor] | None:
 
     Returns:
         Examples (n,), whose ``client`` is the number 0 to P - 1 of their owner; (P,) int64, the
-        client that it is, or -1. Numbers tell nothing.
+        client that it is, or of the a-th who stayed away -1 - a. Numbers of owners tell nothing.
     """
     many = min(len(data.absent), len(data.sizes), MOST)
     if not many:
@@ -36,7 +35,7 @@ def drawn(data: TaskData, seed: int) -> tuple[Examples, Tensor] | None:
     there = rng.permutation("clients", len(data.sizes))[:many].tolist()
     away = rng.permutation("absent", len(data.absent))[:many].tolist()
     rows = [data.rows[c, : data.sizes[c]] for c in there] + [data.absent[a] for a in away]
-    who = torch.tensor([*there, *[NEVER] * many])
+    who = torch.tensor([*there, *(-1 - a for a in away)])
     order = rng.permutation("order", len(who))
     some = [_some(rows[i], seed, i) for i in order.tolist()]
     number = torch.cat([torch.full((len(r),), k) for k, r in enumerate(some)])

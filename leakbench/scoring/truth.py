@@ -63,7 +63,7 @@ class Truth:
 
     @cached_property
     def users(self) -> Tensor:
-        """(P,) int64: of each of whom it is asked whether it trained the client, or -1.
+        """(P,) int64: of each of whom it is asked whether it trained the client, or below 0.
 
         Raises:
             NotMeasured: the record has none.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers.small_runs import Lazily, build, obstacle, plugged, trained
 
 from leakbench import api
+from leakbench.attacking.guess import Guess
 from leakbench.attacking.isolated import handed, write_handout
 from leakbench.attacking.view import View
 from leakbench.base.errors import UsageError
 from leakbench.data import splits
+from leakbench.metrics import USER_AUC
 from leakbench.record import users
 from leakbench.record.policy import Policy
 from leakbench.record.recording import Recording
@@ -164,3 +167,32 @@ def test_what_is_handed_out_says_the_same(runs, tmp_path):
     for here, there in zip(attack(view), attack(handed(tmp_path)), strict=True):
         assert here.unit == there.unit
         assert torch.equal(here.tensors["user"], there.tensors["user"])
+
+
+def test_other_seeds_ask_about_the_same_pairs():
+    """Else people whose data are learnt easily would count anew with every seed."""
+    data = Digits.build(TASK, "task").load()
+
+    def pairs(seed):
+        """Who beats whom, by what each person's data are in all seeds."""
+        _, who = users.drawn(data, seed)
+        easy = torch.rand(100, generator=torch.Generator().manual_seed(0))
+        one = [float(easy[n]) for n in who.tolist()]
+        truth = SimpleNamespace(users=who)
+        guesses = [Guess(f"user/{k}", 1, {"user": torch.tensor(s)}) for k, s in enumerate(one)]
+        asked = [SimpleNamespace(truth=truth, client=k) for k in range(len(who))]
+        both = list(zip(guesses, asked, strict=True))
+        measure = USER_AUC.across(both)
+        return {s.unit: s.value for g, a in both for s in measure(g, a)}
+
+    assert len(pairs(0)) == 20
+    assert pairs(0) == pairs(1) == pairs(2)
+    assert 0 < sum(pairs(0).values()) < 20
+
+
+def test_who_is_paired_with_nobody_that_was_told_of_has_failed():
+    truth = SimpleNamespace(users=torch.tensor([3, -1]))
+    guess, answer = Guess("user/0", 1, {"user": torch.tensor(1.0)}), SimpleNamespace(truth=truth)
+    answer.client = 0
+    (score,) = USER_AUC.across([(guess, answer)])(guess, answer)
+    assert score.failed
