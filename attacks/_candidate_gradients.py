@@ -21,6 +21,7 @@ NUMBERS = 2**26  # of the gradients of one update's examples, at most: of larger
 AUXILIARY = 300  # examples, at most
 CHUNK = 64  # gradients side by side
 LOSSES = 256  # losses side by side
+FEW_EACH, SURE = 3, 3.0  # updates of a client; errors of their mean
 SUM = "aggregator"  # who sends sums
 
 
@@ -81,6 +82,26 @@ class Heard:
         sides = torch.cat([mine @ update, others @ update])
         told = (torch.cat([above, below]), sides, update.norm())
         return tuple(t.double().cpu() for t in told)
+
+    def descent(self) -> float:
+        """The cosine of the update and what takes down the loss of its candidates, all together."""
+        model, payload = self.replay.inbox["model"], self.message.payload
+        names = self.replay.trained & model.keys() & payload.keys()
+        batch = self.asked
+
+        def whole(moved: dict[str, Tensor]) -> Tensor:
+            return self.replay.loss(batch, self.private, weights=moved, mode=False)
+
+        slope = torch.func.grad(whole)({k: model[k].detach() for k in names})
+        down = torch.cat([-slope[k].flatten().double().nan_to_num() for k in sorted(names)])
+        went = torch.cat([payload[k].flatten().double() for k in sorted(names)])
+        unit = torch.nn.functional.normalize
+        return float(unit(down, dim=0) @ unit(went, dim=0))
+
+    def back(self) -> Heard:
+        """The same with its update the other way round."""
+        payload = {k: -v for k, v in self.message.payload.items()}
+        return replace(self, message=replace(self.message, payload=payload))
 
     @cached_property
     def _before(self) -> str:
@@ -179,6 +200,18 @@ def _of_each(replay: Replay, batch: Batch, what: Callable[..., Any], many: int) 
 def _alone(x: Tensor, y: Tensor, targets: Tensor | None = None) -> Batch:
     """A batch of one example."""
     return Batch(x[None], y[None], None if targets is None else targets[None])
+
+
+def turned(view: View) -> bool:
+    """Did somebody turn what clients send, so that it goes up where training went down?
+
+    A wrapper may, and the server turns it back; of updates as training leaves them it is not asked.
+    """
+    if not view.covers("update"):
+        return False
+    each = [h.descent() for h in heard(view, torch.Generator().manual_seed(0), FEW_EACH)]
+    along = torch.tensor(each, dtype=torch.float64)
+    return len(along) > 2 and bool(along.mean() < -SURE * along.std() / len(along) ** 0.5)
 
 
 def heard(view: View, rng: torch.Generator, most: int) -> Iterator[Heard]:

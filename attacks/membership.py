@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from attacks import _membership_signals as signals
-from attacks._candidate_gradients import heard
+from attacks._candidate_gradients import heard, turned
 from attacks._candidates import by_inputs, unasked
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
@@ -56,6 +56,9 @@ class Membership(Attack):
     Gradients are those of the method's own loss on the example alone, in evaluation mode; private
     inputs are what the method's start makes of a client that has the candidates. A loss that
     compares the examples of a batch is another one there.
+
+    Where a wrapper turned the sign of updates, which then go up where their candidates' loss goes
+    down, they are turned back.
 
     Of updates that are summed before the server has them, and of those of which a client that
     attacks reads the mean off two models (Melis et al., S&P 2019), it is asked whether a candidate
@@ -125,10 +128,10 @@ class Membership(Attack):
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         told: dict[int, list[Tensor]] = {}
-        updates = heard(view, rng, self.updates)
+        updates, other_way = heard(view, rng, self.updates), turned(view)
         for (t, _), of_round in groupby(updates, key=lambda h: (h.message.round, h.message.phase)):
             view.progress(t / max(view.last, 1))
-            together = list(of_round)
+            together = [h.back() if other_way else h for h in of_round]
             for h, values in zip(together, SIGNALS[self.signal](together), strict=True):
                 for client in sorted({*h.clients.tolist()}):
                     told.setdefault(client, []).append(values[h.clients == client])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers.small_runs import again, trained
+from helpers.small_runs import again, plugged, trained
 
 from attacks import _membership_signals as signals
 from attacks.membership import Membership
@@ -172,3 +172,33 @@ def test_of_a_sum_nobody_is_told_whose_a_candidate_is(tmp_path):
         found = {g.unit: g.tensors["membership"] for g in guesses}
         told[shift] = torch.cat([found[f"client/{(c + shift) % 10}"] for c in range(10)])
     assert torch.allclose(told[0], told[1])
+
+
+TURNED = '''
+"""Sends updates the other way round."""
+
+from typing import ClassVar
+
+from leakbench import Wrapper
+
+
+class Turned(Wrapper):
+    """Who receives them knows it."""
+
+    masks: ClassVar[bool | None] = False
+
+    def uplink(self, payload, me):
+        return {k: -v for k, v in payload.items()}
+'''
+
+
+@pytest.mark.parametrize("signal", ["cosine", "loss", "likelihood"])
+def test_an_update_that_was_turned_tells_as_much(tmp_path, signal):
+    how = {"task_params": SUMMED, "record": Policy(name="all", probes=0)}
+    with plugged("defenses.wrappers", tmp_path, turned=TURNED):
+        wrappers = [("turned", {})]
+        run = trained(tmp_path, "fedavg", 2, params=ALL_IN_A_STEP, wrappers=wrappers, **how)
+        found = rows(run, signal)
+    assert found["failed"] == 0
+    assert found["value"] == pytest.approx(found["control"], abs=0.02)
+    assert found["value"] > 0.65
