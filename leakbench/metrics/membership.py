@@ -95,16 +95,20 @@ def _not_told_by_inputs(answer: Answer) -> None:
         )
 
 
-def told_by_inputs(x: Tensor, member: Tensor, client: Tensor) -> tuple[float, float]:
+def told_by_inputs(
+    x: Tensor, member: Tensor, client: Tensor, y: Tensor | None = None
+) -> tuple[float, float]:
     """How well inputs alone tell members, and how likely chance does so well.
 
-    By a forest on all of them, by their nearest neighbours of the same client, and by each number
-    alone: what differs is one number, or the sites that clients are, or a shape.
+    By a forest on all of them, by their nearest neighbours of the same client, by each number
+    alone, and by how many of its nearest neighbours have its class: what differs is one number, or
+    the sites that clients are, or a shape, or how many are labelled wrongly.
 
     Args:
         x: (n, ...), of all candidates.
         member: (n,) bool.
         client: (n,) int64, whose they are said to be.
+        y: (n,) int64, their classes.
 
     Returns:
         The AUC that is least likely, and its chance, times the number of trials.
@@ -118,26 +122,31 @@ def told_by_inputs(x: Tensor, member: Tensor, client: Tensor) -> tuple[float, fl
             f"there are {pairs} members and others of whom membership could be asked, too few to"
             f" tell whether their inputs give it away: {FEWEST} are needed."
         )
-    key = kept.digest("told_by_inputs", x, member, client)
-    (told,) = kept.once(key, lambda: (torch.tensor(_told(x, member, client), dtype=torch.float64),))
+    y = torch.zeros_like(client) if y is None else y
+    key = kept.digest("told_by_inputs", x, member, client, y)
+    (told,) = kept.once(key, lambda: (torch.tensor(_told(x, member, client, y)).double(),))
     found, chance = told.tolist()
     return found, chance
 
 
-def _told(x: Tensor, member: Tensor, client: Tensor) -> tuple[float, float]:
+def _told(x: Tensor, member: Tensor, client: Tensor, y: Tensor) -> tuple[float, float]:
     from scipy.stats import mannwhitneyu
 
-    raw, y = x.flatten(1).double().nan_to_num(), member.numpy()
+    raw, own = x.flatten(1).double().nan_to_num(), member.numpy()
     flat = (raw - raw.mean(0)) / raw.std(0).clamp(min=1e-12)
     trials = []
     for said in (_by_forest(flat, member), _by_neighbours(flat, member, client)):
-        one = mannwhitneyu(said[y], said[~y], alternative="greater")
+        one = mannwhitneyu(said[own], said[~own], alternative="greater")
+        trials.append((float(one.pvalue), float(one.statistic)))
+    if int(y.min()) < int(y.max()):
+        said = _by_class(flat, y)
+        one = mannwhitneyu(said[own], said[~own])
         trials.append((float(one.pvalue), float(one.statistic)))
     each = mannwhitneyu(raw[member].numpy(), raw[~member].numpy())
     best = int(each.pvalue.argmin())
     trials.append((float(each.pvalue[best]) * raw.shape[1], float(each.statistic[best])))
     chance, ranks = min(trials)
-    auc = ranks / (int(y.sum()) * int((~y).sum()))
+    auc = ranks / (int(own.sum()) * int((~own).sum()))
     return max(auc, 1 - auc), min(1.0, chance * len(trials))
 
 
@@ -166,6 +175,13 @@ def _by_neighbours(flat: Tensor, member: Tensor, client: Tensor) -> NDArray[Any]
     there = found.values.isfinite()
     share = (member[found.indices] & there).double().sum(1) / there.double().sum(1).clamp(min=1)
     return share.numpy()
+
+
+def _by_class(flat: Tensor, y: Tensor) -> NDArray[Any]:
+    """(n,) the share of the nearest candidates that have its class, itself left out."""
+    far = torch.cdist(flat, flat).fill_diagonal_(torch.inf)
+    nearest = far.topk(min(NEIGHBOURS, len(flat) - 1), largest=False).indices
+    return (y[nearest] == y[:, None]).double().mean(1).numpy()
 
 
 MEMBERSHIP_AUC = Metric(

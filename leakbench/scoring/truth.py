@@ -169,10 +169,10 @@ class Answer:
         return str(self.truth.run.meta["distance"])
 
     @property
-    def candidates(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(n, ...) floats, (n,) bool which are members, (n,) of which client: all there are."""
+    def candidates(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All there are: (n, ...) floats, (n,) bool which are members, (n,) client, (n,) class."""
         asked = self.truth.candidates
-        return Examples.of(asked).x, asked["member"], asked["client"]
+        return Examples.of(asked).x, asked["member"], asked["client"], asked["y"]
 
     @property
     def member(self) -> Tensor:

@@ -12,6 +12,7 @@ from attacks import _membership_signals as signals
 from attacks.membership import Membership
 from leakbench import api
 from leakbench.attacking.view import View
+from leakbench.metrics import membership as metrics
 from leakbench.record import candidates
 from leakbench.record.policy import Policy
 
@@ -79,16 +80,16 @@ def test_an_attack_never_knows_which_are_members(one_step, signal):
     assert not torch.isin(theirs.marks, view.know("candidates").marks).any()
 
 
-def test_the_limit_is_that_of_all_others_and_ties_share_it():
+def test_the_limit_is_that_of_all_others_and_ties_share_it(monkeypatch):
     from leakbench.attacking.guess import Guess
     from leakbench.metrics import MEMBERSHIP_TPR
 
     class Told:
         def __init__(self, member):
             self.member = torch.tensor(member)
-            inputs = torch.randn(len(member), 4, generator=torch.Generator().manual_seed(0))
-            self.candidates = inputs, self.member, torch.zeros(len(member), dtype=torch.int64)
+            self.candidates = (self.member,)
 
+    monkeypatch.setattr(metrics, "told_by_inputs", lambda _: (0.5, 1.0))
     many = [False] * 200 + [True] * 10
     score = torch.cat([torch.zeros(200), torch.arange(10.0)])
     score[:3] = torch.tensor([5.5, 4.5, 3.5])

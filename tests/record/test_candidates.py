@@ -11,7 +11,7 @@ from helpers.small_runs import trained
 from leakbench import UsageError
 from leakbench.base.errors import NotMeasured
 from leakbench.federation.task_data import Examples, marks
-from leakbench.metrics.membership import told_by_inputs
+from leakbench.metrics.membership import CHANCE, told_by_inputs
 from leakbench.record.candidates import drawn, without
 from leakbench.record.knowledge import FILES
 from leakbench.tasks.digits import Digits
@@ -131,6 +131,19 @@ def test_where_both_are_stored_otherwise_there_are_none():
 def test_of_too_few_nobody_can_tell():
     with pytest.raises(NotMeasured, match="there are 4 members"):
         told_by_inputs(thrown(8, 3), MEMBER[:8], WHOSE[:8])
+
+
+def test_labels_that_are_wrong_of_members_alone_tell_them():
+    """Whoever has an example and its class needs no message then."""
+    some, row = drawn(Digits(split="iid", held_out=20).load(), 0)
+    dice = torch.Generator().manual_seed(0)
+    wrong = (row >= 0) & (torch.rand(len(row), generator=dice) < 0.5)
+    y = torch.where(wrong, (some.y + 1) % 10, some.y)
+    told = [told_by_inputs(some.x, row >= 0, some.client, c)[1] for c in (some.y, y)]
+    assert told[0] > CHANCE > told[1]
+    for params in SPLITS[:3]:
+        some, row = drawn(Digits(**params).load(), 1)
+        assert told_by_inputs(some.x, row >= 0, some.client, some.y)[1] > CHANCE
 
 
 def test_a_run_keeps_them_where_attackers_are_granted_them(tmp_path):
