@@ -176,6 +176,26 @@ def test_several_clients_leave_one_of_whom_they_find_out(tmp_path, clients, stat
     assert clients != 3 or '"clients/0,1"' in told.text
 
 
+def test_what_was_asked_of_one_setting_is_open_for_another(tmp_path):
+    task = {"clients": 4, "split": "iid"}
+    runs = []
+    for lr in (0.1, 0.2):
+        how = {"task_params": task, "params": {"fraction": 1.0, "lr": lr}}
+        runs.append(trained(tmp_path, "fedavg", 2, **how))
+        api.attack(runs[-1], "membership", signal="cosine")
+
+    def stand():
+        tables = read_tables([load(run.path) for run in runs])
+        found = inquiries_of(tables.settings, tables.missing)
+        return next(i.state for i in found if (i.listener, i.topic) == ("client", "members"))
+
+    told = [stand()]
+    for run in runs:
+        api.attack(run, "membership", signal="cosine", observer="client/0")
+        told.append(stand())
+    assert told == ["open", "open", "asked"]
+
+
 @needs_browser
 @pytest.mark.slow
 def test_the_switch_shows_one_listener_and_paper_shows_all(tmp_path):
