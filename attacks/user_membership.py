@@ -16,7 +16,7 @@ from leakbench.metrics import USER_AUC
 from leakbench.record import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
@@ -101,20 +101,23 @@ class UserMembership(Attack):
         first, later = times[:1], times[1:]
         step = max(1.0, len(later) / self.rounds)
         chosen = range(min(self.rounds, len(later)))
-        chosen_times = first + [later[-1 - int(i * step)] for i in chosen][::-1]
-        return [_mean([m.payload for m in sent[t]]) for t in chosen_times]
+        newest = [later[-1 - int(i * step)] for i in chosen]
+        return [_mean(sent[t]) for t in [*first, *newest[::-1]]]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         users = view.know("users")
         return _of_each(view, users, far_off(users, view.know("aux_data")))
 
 
-def _mean(models: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def _mean(sent: Sequence[Message]) -> dict[str, Tensor]:
     """Of models that were sent to each receiver apart the mean; one that all received, as it is."""
-    first, *others = models
-    if not others:
-        return dict(first)
-    return {k: torch.stack([m[k] for m in models]).double().mean(0).to(v) for k, v in first.items()}
+    first: dict[str, Tensor] = dict(sent[0].payload)
+    if len(sent) == 1:
+        return first
+    out = {}
+    for name, v in first.items():
+        out[name] = torch.stack([m.payload[name] for m in sent]).double().mean(0).to(v)
+    return out
 
 
 def _pool(view: View, rng: torch.Generator) -> shadow.Pool:
