@@ -124,8 +124,11 @@ def told_by_inputs(
         )
     y = torch.zeros_like(client) if y is None else y
     key = kept.digest("told_by_inputs", x, member, client, y)
-    (told,) = kept.once(key, lambda: (torch.tensor(_told(x, member, client, y)).double(),))
-    found, chance = told.tolist()
+
+    def make() -> tuple[Tensor]:
+        return (torch.tensor(_told(x, member, client, y), dtype=torch.float64),)
+
+    found, chance = kept.once(key, make)[0].tolist()
     return found, chance
 
 
