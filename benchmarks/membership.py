@@ -33,6 +33,7 @@ ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
     "own rmia": ("shadow_membership", {"test": "rmia", "model": "client"}),
     **{s: ("shared_membership", {"signal": s}) for s in ("nearest", "tracing")},
 }
+EVERY = "every method"
 CELLS = ("method", "clients_hold", "seeds", "attack", "metric", "value", "low", "high", "n")
 # Whose clients have a class each.
 PROTOTYPES = ("fedgn", "fedcs", "fedaws", "fedhide", "feduv", "fedmetric")
@@ -50,7 +51,11 @@ class Split:
     name: str
     methods: tuple[str, ...]
     params: Mapping[str, Any]
-    asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of a method
+    asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of a method, of EVERY
+
+    def of(self, method: str) -> dict[str, Any]:
+        """The method's parameters."""
+        return {**self.asked.get(EVERY, {}), **self.asked.get(method, {})}
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,10 @@ class Case:
     about: str
 
 
-ONE = Split("one class", (*PROTOTYPES, *OF_FLEA, *OTHERS), {"split": "class", "held_out": 20})
-ALL = Split("all classes", (*OF_FLEA, *OTHERS), {"split": "iid", "held_out": 20})
+HALF: Any = {EVERY: {"fraction": 0.5}}  # of the clients in a round, whatever the method's own
+AVERAGES = ("fedavg", "flea", "fedaa")
+ONE = Split("one class", (*PROTOTYPES, *AVERAGES), {"split": "class", "held_out": 20})
+ALL = Split("all classes", (*OF_FLEA, *OTHERS), {"split": "iid", "held_out": 20}, HALF)
 ACTIVITIES = {"split": "qua", "clients": 10, "mean_local_size": 60, "held_out": 15, "width": 16}
 ACTIVITY = {**ACTIVITIES, "split": "class", "clients": 6, "held_out": 30}
 SMALL = {"split": "iid", "model": "lenet", "clients": 10, "mean_local_size": 100, "held_out": 50}
@@ -71,13 +78,13 @@ CASES = {
     "uci-har": Case(
         (
             Split("one activity", PROTOTYPES, ACTIVITY, {"fedhide": {"k": 4}}),
-            Split("two activities", (*OF_FLEA, *OTHERS), ACTIVITIES),
+            Split("two activities", (*OF_FLEA, *OTHERS), ACTIVITIES, HALF),
         ),
         "`uci-har`, HARNet of width 16, about 60 windows a client: ten clients with two activities,"
         " or six with one",
     ),
     "cifar10": Case(
-        (Split("all classes", ("fedavg", "flea", "fedaa"), SMALL),),
+        (Split("all classes", AVERAGES, SMALL, HALF),),
         "`cifar10`, ten clients with 100 photographs of all classes each, LeNet",
     ),
 }
@@ -179,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 one.method,
                 task=given.task,
                 task_params=dict(splits[one.split].params),
-                params=dict(splits[one.split].asked.get(one.method, {})),
+                params=splits[one.split].of(one.method),
                 rounds=given.rounds,
                 seed=seed,
                 out=given.runs,
