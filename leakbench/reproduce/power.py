@@ -42,7 +42,8 @@ def seeds_needed(a: Measurement, b: Measurement, seeds: int, among: int = 1) -> 
     now = _paired(a, b)
     if now is None:
         return _first(seeds, lambda k: _apart(a, b, seeds, k))
-    return _first(seeds, lambda k: _outside(now.scaled(k / seeds), among))
+    both = now.freedom + 1  # seeds, of which either row may have more
+    return _first(seeds, lambda k: _outside(now.scaled(k / both), among))
 
 
 def seeds_beside(m: Measurement, limit: float, seeds: int) -> int | None:

@@ -71,6 +71,14 @@ def test_as_many_seeds_as_are_asked_for_tell_and_one_fewer_do_not():
     assert power.seeds_needed(gained([0.5] * 3), gained([0.5] * 3), 3) is None
 
 
+def test_what_is_needed_goes_by_the_seeds_that_both_have():
+    """One row has two seeds more than the other: those are no pairs."""
+    a, b = gained([0.5, 0.52, 0.54]), gained([0.53, 0.54, 0.6, 0.1, 0.9])
+    few = b.model_copy(update={"each": {s: b.each[s] for s in range(3)}})
+    assert power.seeds_needed(a, b, 3) == power.seeds_needed(a, few, 3)
+    assert power.seeds_needed(a, b, 5) == max(power.seeds_needed(a, few, 3), 6)
+
+
 def test_of_an_old_table_intervals_are_shrunk():
     a, b = gained(0.5, 0.05), gained(0.56, 0.05)
     k = power.seeds_needed(a, b, 3)
