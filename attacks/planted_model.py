@@ -11,11 +11,11 @@ from pydantic import Field
 from attacks._inversion import check, engines
 from attacks._inversion.victims import Victim
 from attacks._updates import Behind
+from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
 from leakbench.federation import trainings
 from leakbench.metrics import RECONSTRUCTION
-from leakbench.models import first_linear, last_layer, tensor_of
 from leakbench.record import Message
 
 if TYPE_CHECKING:
@@ -120,13 +120,13 @@ class PlantedModel(Attack):
             return "of steps of Adam rows are no multiples of the image any more"
         if run.method.step_terms().weight_decay:
             return "weight decay is added to rows and biases, so their quotient is no image"
-        if not first_linear(run.module(), run.facts.shape) and not self._searches(run):
+        if not models.first_linear(run.module(), run.facts.shape) and not self._searches(run):
             return "no linear layer with a bias reads the input itself, and nothing was fished for"
         return ""
 
     def _searches(self, run: Outline) -> bool:
         """Can a class be fished for, and what comes be searched?"""
-        _, head = last_layer(run.module(), run.facts.shape)
+        _, head = models.last_layer(run.module(), run.facts.shape)
         return head is not None and head.bias is not None and run.thrower() is None
 
     def nothing_kept(self, run: Outline) -> str:
@@ -168,8 +168,8 @@ class PlantedModel(Attack):
 
         None where none of it was in the batch, or the update is of several steps.
         """
-        name, _ = last_layer(view.module, view.facts.shape)
-        keys = tensor_of(name, "weight"), tensor_of(name, "bias")
+        name, _ = models.last_layer(view.module, view.facts.shape)
+        keys = models.tensor_of(name, "weight"), models.tensor_of(name, "bias")
         made = trainings(view.loss_method(), view.round, last=view.last)
         training = next((t for t in made if t.phase == v.phase), None)
         several = training is None or len(training.sizes(v.examples, view.loss_method().batch)) > 1
@@ -259,10 +259,10 @@ def _apart(view: View, planted: Mapping[str, Message]) -> bool:
     """Is there one victim, or has each units of the first layer that no other one has?"""
     if len(planted) < 2:
         return True
-    name = first_linear(view.module, view.facts.shape)
+    name = models.first_linear(view.module, view.facts.shape)
     if not name:
         return False
-    live = [_live(m.payload[tensor_of(name, "weight")]) for m in planted.values()]
+    live = [_live(m.payload[models.tensor_of(name, "weight")]) for m in planted.values()]
     return int(torch.stack(live).sum(0).max()) == 1
 
 
@@ -283,8 +283,8 @@ def _examples(view: View, client: str, phase: int) -> int:
 
 def _fished(view: View, planted: Message) -> int | None:
     """The class that the last layer alone reads anything for; None where it is none."""
-    name, layer = last_layer(view.module, view.facts.shape)
-    weight = planted.payload.get(tensor_of(name, "weight"))
+    name, layer = models.last_layer(view.module, view.facts.shape)
+    weight = planted.payload.get(models.tensor_of(name, "weight"))
     if layer is None or weight is None:
         return None
     rows = weight.flatten(1).any(1).nonzero().flatten().tolist()
@@ -305,10 +305,10 @@ def _mean(view: View, v: _Victim) -> Tensor:
 
 def _readings(view: View, v: _Victim) -> tuple[Tensor, int] | str:
     """(k, inputs) float64 images, k <= B, and how many of them two units agree on; or why none."""
-    name = first_linear(view.module, view.facts.shape)
+    name = models.first_linear(view.module, view.facts.shape)
     if not name:
         return "no linear layer reads the input itself, and of the class fished for there is none"
-    keys = tensor_of(name, "weight"), tensor_of(name, "bias")
+    keys = models.tensor_of(name, "weight"), models.tensor_of(name, "bias")
     if not {*keys} <= v.told.keys():
         return "the first layer's update was not sent"
     rows, biases = (v.told[k].double().cpu() for k in keys)
@@ -384,10 +384,11 @@ def _count(view: View, v: _Victim, fished: int) -> int:
     each adds one; where that is no linear layer, or no such bias was sent, it is taken as one.
     """
     method = view.loss_method()
-    name, _ = last_layer(view.module, view.facts.shape)
-    bias = v.told.get(tensor_of(name, "bias"))
+    name, _ = models.last_layer(view.module, view.facts.shape)
+    bias = v.told.get(models.tensor_of(name, "bias"))
     if v.summed or bias is None:
-        rows = v.told.get(tensor_of(first_linear(view.module, view.facts.shape), "weight"))
+        first = models.first_linear(view.module, view.facts.shape)
+        rows = v.told.get(models.tensor_of(first, "weight"))
         if rows is None or not bool(rows.isfinite().all()):
             return 1
         sizes = torch.linalg.svdvals(rows.double())
