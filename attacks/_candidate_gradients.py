@@ -135,11 +135,15 @@ class Heard:
             found: dict[str, Tensor] = torch.func.grad(loss)(weights)
             return found
 
-        rows = []
+        wide = sum(map(len, places.values()))
+        rows = torch.empty(len(batch.y), wide, dtype=torch.float, device=self.replay.device)
+        start = 0  # written where they stay: they are large
         for some in _of_each(self.replay, batch, slope, CHUNK):
-            each = [some[k].flatten(1)[:, at] for k, at in places.items()]
-            rows.append(torch.cat(each, 1).float().nan_to_num(0.0, 0.0, 0.0))
-        return torch.cat(rows)
+            each = [_columns(some[k].flatten(1), at) for k, at in places.items()]
+            end = start + len(each[0])
+            torch.cat(each, 1, out=rows[start:end])
+            start = end
+        return rows.nan_to_num_(0.0, 0.0, 0.0)
 
     def losses(self, after: Message | None = None) -> Tensor:
         """(n,) of each example at the model received, or moved by an update; no gradient."""
@@ -157,6 +161,11 @@ class Heard:
             key = self.run and kept.digest("losses", self._before, there, name)
             told += kept.once(key, partial(part, batch))
         return torch.cat(told)
+
+
+def _columns(rows: Tensor, at: Tensor) -> Tensor:
+    """Those at ``at``, which are in order; all of them without a copy."""
+    return rows if len(at) == rows.shape[1] else rows[:, at]
 
 
 def _name_of(batch: Batch) -> str:

@@ -189,7 +189,7 @@ class PlantedModel(Attack):
         if not _length(left) > NOTHING * _length(v.told):
             return None
         message = Message(view.round, v.phase, v.client, "server", "update", left, sparse=True)
-        y = torch.full((many,), fished)
+        y = torch.full((many,), fished, device=view.device)
         behind = Behind(message, y, (tuple(range(many)),), training.name)
         victim = Victim(view, behind, y, {}, (), int(torch.randint(2**62, (), generator=rng)))
         (candidates,) = engines.search([victim], self, "auto", rng)
@@ -292,12 +292,12 @@ def _fished(view: View, planted: Message) -> int | None:
 
 
 def _mean(view: View, v: _Victim) -> Tensor:
-    """(B, ...): the mean auxiliary image, the first one of the class that was fished for."""
+    """(B, ...) on the CPU: the mean auxiliary image, the first of the class that was fished for."""
     aux = view.know("aux_data")
-    x = aux.x.double()
+    x = aux.x.cpu().double()
     out = x.mean(0).expand(v.examples, *x.shape[1:]).clone()
     fished = _fished(view, v.planted)
-    own = aux.y == (-1 if fished is None else fished)
+    own = aux.y.cpu() == (-1 if fished is None else fished)
     if bool(own.any()):
         out[0] = x[own].mean(0)
     return out

@@ -102,6 +102,12 @@ class View:
         self.observers = members(threat.observer)
         self._past = self._passed(recording.control if control else recording.transcript)
         self._seen = self._chosen()
+        self._places: dict[
+            tuple[str, int | None], list[Message]
+        ] = {}  # of a kind, a round's or all
+        for m in self._seen:
+            for place in ((m.kind, m.round), (m.kind, None)):
+                self._places.setdefault(place, []).append(m)
 
     def covers(self, kind: str) -> bool:
         """Does a wrapper change what clients send of ``kind``? That is no secret."""
@@ -228,16 +234,14 @@ class View:
 
         def wanted(m: Message) -> bool:
             return (
-                m.kind == kind
-                and (m.probe is not None) == probe
+                (m.probe is not None) == probe
                 and (last_layer or not m.part)
                 and sender in (None, m.sender)
                 and (to is None or m.receiver in (to, "client/*"))
-                and round in (None, m.round)
                 and phase in (None, m.phase)
             )
 
-        found = [m for m in self._seen if wanted(m)]
+        found = [m for m in self._places.get((kind, round), []) if wanted(m)]
         self._reached |= {m.name for m in found}
         return [self._lent.message(m) for m in found]
 

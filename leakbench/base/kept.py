@@ -16,7 +16,32 @@ if TYPE_CHECKING:
 
 MOST = 2**29  # bytes that are held, at most
 
-_HELD: dict[str, tuple[Tensor, ...]] = {}
+
+class _Held:
+    """Where all is too much, that goes first which was asked for longest ago."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, tuple[Tensor, ...]] = {}
+        self._bytes = 0  # of all of it
+
+    def put(self, key: str, made: tuple[Tensor, ...]) -> None:
+        """As the newest."""
+        self.take(key)
+        self.of[key] = made
+        self._bytes += _bytes_of(made)
+        while self._bytes > MOST:
+            self.take(next(iter(self.of)))
+
+    def take(self, key: str) -> None:
+        """Away with it, if it is held."""
+        self._bytes -= _bytes_of(self.of.pop(key, ()))
+
+
+def _bytes_of(made: tuple[Tensor, ...]) -> int:
+    return sum(t.nbytes for t in made)
+
+
+_HELD = _Held()
 _NUMBERS: WeakKeyDictionary[type, int] = WeakKeyDictionary()
 _COUNT = count()
 
@@ -24,21 +49,19 @@ _COUNT = count()
 def once(key: str, make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     """What ``make`` makes, or made before of the same ``key``, which says all that decides it.
 
-    Nobody may write into it. Under "" nothing is kept. Where all is too much, that goes first which
-    was asked for longest ago.
+    Nobody may write into it. Under "" nothing is kept.
     """
     if not key:
         return make()
-    found = _HELD.pop(key, None) or make()
-    _HELD[key] = found
-    while sum(t.nbytes for held in _HELD.values() for t in held) > MOST:
-        del _HELD[next(iter(_HELD))]
+    found = _HELD.of.get(key) or make()
+    _HELD.put(key, found)
     return found
 
 
 def forget() -> None:
     """All that was kept."""
-    _HELD.clear()
+    for key in [*_HELD.of]:
+        _HELD.take(key)
 
 
 def code_of(*things: object) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from helpers.caption_files import write_flickr8k
-from helpers.federations import SHORT
+from helpers.digit_writers import WRITERS
+from helpers.federations import ONE_STEP, SHORT
 from helpers.one_device import DEVICE, MixedDevicesError
 from helpers.other_device import RefusedError, other_device
 from helpers.small_runs import PLAIN, TASK, plugged, source
@@ -15,6 +18,7 @@ from leakbench.attacking import choices, guessing
 from leakbench.attacking.public_facts import Outline
 from leakbench.base import provenance, registry
 from leakbench.record.folders import load
+from leakbench.record.policy import Policy
 from leakbench.record.recording import Recording
 
 # No attack is to get far.
@@ -24,7 +28,9 @@ CAPTIONS = {"clients": 4, "width": 8, "vocabulary": 40, "least": 1, "length": 10
 CAPTIONS |= {"model": "captioner", "weights": "", "frozen_encoder": False}
 SAID = {**SHORT["fedaa"], "examples": 1, "search_steps": 2, "fraction": 1.0}
 MARKED = {**TASK, "split": "qua", "clients": 20, "context": "square"}
-# By the method that trained it: a run in which several attacks find something.
+ALL_ROUNDS: Any = Policy(name="all", probes=2)
+SIGNED = {"task": "digit-writers", "task_params": {}}
+# By the method that trained it, or what is asked of it: several attacks find something in each.
 RUNS = {
     "fedhide": {},
     "fedgn": {},
@@ -39,6 +45,13 @@ RUNS = {
     "fedgen": {"params": {"epochs": 1}, "wrappers": [("clip_noise", {})]},
     "fedproto": {},
     "captions": {},
+    "absent": {
+        "method": "fedavg",
+        "task_params": {**TASK, "split": "iid", "absent": 4},
+        "record": ALL_ROUNDS,
+    },
+    "planted": {"method": "fedavg", "params": ONE_STEP, "wrappers": [("active_server", {})]},
+    "writers": {"method": "flea", "params": {"layer": "first"}, **SIGNED},
 }
 # Fits what was sent, of which two rounds keep nothing that it reads.
 UNKEPT = {("fedproto", "prototype_averaging(observer=client/0)")}
@@ -69,7 +82,8 @@ def run_of(tmp_path_factory):
 
     def run(name):
         if name != "captions":
-            return api.train(name, **{"task_params": TASK, **RUNS[name], **how})
+            asked = {"method": name, "task_params": TASK, **RUNS[name], **how}
+            return api.train(asked.pop("method"), **asked)
         patch.setenv("LEAKBENCH_DATA", str(out / "data"))
         write_flickr8k(out / "data", images=60)
         return api.train("fedaa", task="flickr8k", task_params=CAPTIONS, params=SAID, **how)
@@ -78,7 +92,8 @@ def run_of(tmp_path_factory):
         made[name] = made.get(name) or run(name)
         return made[name]
 
-    yield found
+    with plugged("leakbench.tasks", out, digit_writers=WRITERS):
+        yield found
     patch.undo()
 
 
