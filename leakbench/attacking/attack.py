@@ -199,7 +199,13 @@ class Attack(Spec):
 
     def nothing_kept(self, run: Outline) -> str:
         """Why it found nothing to attack though it fits."""
-        return f"no message of the kinds {list(self.threat.kinds)} was kept"
+        kinds, who = list(self.threat.kinds), self.threat.observer
+        if not members(who):
+            return f"no message of the kinds {kinds} was kept"
+        return (
+            f"of the kinds {kinds} nothing was kept that tells {who} of others; of models that does"
+            " what it received in two rounds in a row"
+        )
 
     def attacks(self, run: Outline) -> tuple[str, ...]:
         """The kinds of message that a client must send for there to be something to attack."""

@@ -111,6 +111,7 @@ def runs(tmp_path_factory):
             "noised": trained(out, "fedavg", wrappers=[("clip_noise", {"noise": 0.1})]),
             "few": trained(out, "fedavg", 3, **FEW),
             "few, noised": trained(out, "fedavg", 3, **FEW, wrappers=[("clip_noise", {})]),
+            "planted": trained(out, "fedavg", 2, **FEW, wrappers=[("active_server", {})]),
             "fedhide": trained(out, "fedhide", 3, params={"k": 3}),
             "fedmetric": trained(out, "fedmetric", 3),
             "covered": trained(out, "own_prototypes", 3, wrappers=[("clip_noise", {})]),

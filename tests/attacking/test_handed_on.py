@@ -301,6 +301,16 @@ def test_why_there_is_nothing_to_read_is_said(runs, what):
     assert said in obstacle(build(name, {**params, "observer": who}).attack, again(runs[run]))
 
 
+def test_who_took_part_in_no_two_rounds_in_a_row_is_told_so(runs):
+    rows = again(runs["some"]).traffic["model"]
+    there = [{int(t) for t in rows[rows[:, 2] == i][:, 0]} for i in range(CLIENTS)]
+    lone = [i for i in range(CLIENTS) if not any(t + 1 in there[i] for t in there[i])]
+    assert lone
+    for i in lone:
+        with pytest.raises(UsageError, match=f"tells client/{i} of others.*two rounds in a row"):
+            api.attack(runs["some"], "membership", observer=f"client/{i}")
+
+
 def test_what_several_are_together_is_asked_of_each(runs):
     rows = api.attack(runs["fedavg"], "membership", observer="client/0").rows
     auc = next(r for r in rows if r["metric"] == "membership_auc")
