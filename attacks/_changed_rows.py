@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from leakbench.base import torch
+from leakbench.base import kept, torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,16 @@ class Rows:
         return cls(flat[at], there.flatten(1).cpu()[at], at)
 
 
+def axes_of(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The singular values (r,) and axes (r, d) of rows (n, d), worked out once for all clients."""
+
+    def made() -> tuple[Tensor, ...]:
+        return torch.linalg.svd(x, full_matrices=False)[1:]
+
+    sizes, axes = kept.once(kept.digest("axes", x), made)
+    return sizes, axes
+
+
 @dataclass(frozen=True)
 class RowChange:
     """What was done to the rows of all messages that were made alike."""
@@ -55,10 +65,10 @@ class RowChange:
     @classmethod
     def of(cls, own: Tensor, messages: Sequence[Rows]) -> Self:
         """From the attacker's rows own (n, d), as they are made before anything is done to them."""
-        _, sizes, ways = torch.linalg.svd(own / len(own) ** 0.5, full_matrices=False)
+        sizes, ways = axes_of(own / len(own) ** 0.5)
         power = sizes.square()
-        share = power.cumsum(0) / power.sum().clamp(min=1e-300)
-        many = int((share < MAIN).sum()) + 1
+        explained = power.cumsum(0) / power.sum().clamp(min=1e-300)
+        many = int((explained < MAIN).sum()) + 1
         along, rest = float(power[:many].sum()), float(power[many:].sum())
         size = own.square().mean(0)
         share, least = _sent(own, messages)

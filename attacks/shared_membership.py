@@ -9,7 +9,7 @@ from pydantic import Field
 
 from attacks import _prototype_rows as prototypes
 from attacks._candidates import by_inputs, clients_of, unasked
-from attacks._changed_rows import RowChange, Rows
+from attacks._changed_rows import RowChange, Rows, axes_of
 from attacks._feature_messages import Extractor, extractor, unextracted
 from attacks._membership_signals import beyond_usual
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
@@ -282,7 +282,7 @@ def _whitened(
     aux = flat[len(flat) - len(of) :]
     if not float(aux.abs().sum()) > 0:  # of each class there is one alone
         aux = torch.stack([middle[c] for c in of.tolist()]) - whole
-    _, sizes, axes = torch.linalg.svd(aux, full_matrices=False)
+    sizes, axes = axes_of(aux)
     spread = sizes.square() / max(len(aux), 1)
     least = RIDGE * float(spread.sum()) / flat.shape[1]
     scale = (spread + least).rsqrt() - max(least, 1e-300) ** -0.5
