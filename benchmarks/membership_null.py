@@ -2,7 +2,7 @@
 
 python benchmarks/membership_null.py RUNS [FILE] [--seeds 20]
 
-Three clients of `digits` train until they know their examples by heart, since the labels were
+Six clients of `digits` train until they know their examples by heart, since the labels were
 thrown. In the null those that are called members were held out, too, so a sound attack ranks them
 as any others. Runs and attacks lie in RUNS and are made where they are not there yet.
 """
@@ -36,7 +36,8 @@ ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 SHARED = "feddata", {"share": 1.0}  # whose clients share what they train on
 EACH = 15  # members of a client, and as many others
-TASK = {"model": "mlp", "width": 128, "dim": 8, "evaluations": 10, "split": "iid", "clients": 3}
+TRAINED = 2 * EACH  # examples of a client
+TASK = {"model": "mlp", "width": 128, "dim": 8, "evaluations": 10, "split": "iid", "clients": 6}
 LOCAL = {"steps": 0, "epochs": 10, "optimizer": "adam", "lr": 1e-2, "fraction": 1.0}
 ROUNDS = 8
 
@@ -72,8 +73,9 @@ def held_out() -> Iterator[None]:
 
 def made(runs: Path, method: str, seed: int, *, null: bool) -> Run:
     """A run."""
+    held = EACH * (8 if null else 1)
     how: dict[str, Any] = {
-        "task_params": {**TASK, "held_out": EACH * (8 if null else 1), "mean_local_size": 45},
+        "task_params": {**TASK, "held_out": held, "mean_local_size": TRAINED + held},
         "rounds": ROUNDS,
         "seed": seed,
         "out": runs / ("null" if null else "by heart"),
@@ -135,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         parts = [
             "# Membership where there is nothing to tell",
             f"`{command}`, commit {provenance.source()[0]}.",
-            f"`digits`, three clients, {EACH} members of each among as many others,"
+            f"`digits`, six clients, {EACH} members of each among as many others,"
             f" {ROUNDS} rounds of ten epochs of Adam. Null: who is called a member was held out,"
             " too, and both are drawn anew in each seed; of a sound interval of 95 % one seed in"
             " twenty may lie outside. By heart: the labels were thrown (of `feddata`, which the"

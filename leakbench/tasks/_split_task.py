@@ -102,12 +102,13 @@ class SplitTask(Task):
         if self.split == "class" and self.clients != self.classes:
             raise UsageError(
                 f"task.clients = {self.clients} with split class: expected {self.classes}, one"
-                " client per class. Use another split for other numbers of clients."
+                " client per class. For other numbers of clients use another split, as"
+                " task.split=iid."
             )
         if self.split == "class" and self.absent:
             raise UsageError(
                 f"task.absent = {self.absent} with split class: a class is one client's, so nobody"
-                " else has the like. Use another split."
+                " else has the like. Use another split, as task.split=iid."
             )
         if self.absent and self.context != "none":
             raise UsageError(
