@@ -34,7 +34,10 @@ ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
     **{s: ("shared_membership", {"signal": s}) for s in ("nearest", "tracing")},
 }
 EVERY = "every method"
-CELLS = ("method", "clients_hold", "seeds", "attack", "metric", "value", "low", "high", "n")
+CELLS = (
+    *("method", "clients_hold", "seeds", "attack", "metric", "value", "low", "high", "n"),
+    *("floor", "failed", "tried"),  # units whose score is the blind guess's, of all
+)
 # Whose clients have a class each.
 PROTOTYPES = ("fedgn", "fedcs", "fedaws", "fedhide", "feduv", "fedmetric")
 OF_FLEA = (
@@ -66,7 +69,8 @@ class Case:
     about: str
 
 
-HALF: Any = {EVERY: {"fraction": 0.5}}  # of the clients in a round, whatever the method's own
+# Half of the clients in a round, whatever the method's own; FedGen's first rounds are FedAvg's.
+HALF: Any = {EVERY: {"fraction": 0.5}, "fedgen": {"begin": 3}}
 AVERAGES = ("fedavg", "flea", "fedaa")
 ONE = Split("one class", (*PROTOTYPES, *AVERAGES), {"split": "class", "held_out": 20})
 ALL = Split("all classes", (*OF_FLEA, *OTHERS), {"split": "iid", "held_out": 20}, HALF)
@@ -127,7 +131,8 @@ class Line:
                 attack, params = self.asked(column)
                 if n.attacker.name == attack and params.items() <= n.attacker.params.items():
                     told = {"metric": n.meaning.name, **spread(n.value), "floor": n.floor.value}
-                    out.append({**about, "attack": column, **told})
+                    asked_of = {"failed": n.failed, "tried": n.tried}
+                    out.append({**about, "attack": column, **told, **asked_of})
         return out
 
 
@@ -151,7 +156,9 @@ def table(rows: Sequence[Mapping[str, Any]], metric: str) -> str:
 
 
 def cell(row: Mapping[str, Any]) -> str:
-    """A number and its interval."""
+    """A number and its interval; or that the attack found nothing to go by, of any client."""
+    if row["failed"] == row["tried"]:
+        return "fails"
     value, low, high = (float(row[k]) for k in ("value", "low", "high"))
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
@@ -204,7 +211,7 @@ def write(given: Any, case: Case, lines: Sequence[Line], seeds: int) -> None:
     rows = [row for one in lines for row in one.found()]
     given.out.mkdir(parents=True, exist_ok=True)
     with (given.out / f"{given.task}.csv").open("w", encoding="utf-8", newline="") as file:
-        sheet = csv.DictWriter(file, (*CELLS, "floor"), restval="", lineterminator="\n")
+        sheet = csv.DictWriter(file, CELLS, restval="", lineterminator="\n")
         sheet.writeheader()
         sheet.writerows(rows)
     more = f" --task {given.task} --seeds {seeds} --rounds {given.rounds}"
@@ -214,10 +221,11 @@ def write(given: Any, case: Case, lines: Sequence[Line], seeds: int) -> None:
         f"`python benchmarks/membership.py RUNS {given.out}{more}`, commit"
         f" {provenance.source()[0]}.",
         f"{case.about}; {given.rounds} rounds, all of them recorded. Members of each client are"
-        " ranked among as many of its own examples that were held out of its training. Over"
-        f" {seeds} seeds, with 95 % intervals, which know of clients, too. `lira` and `rmia` read"
+        " ranked among as many of its own examples that were held out of its training. Seeds:"
+        f" {seeds}, with 95 % intervals, which know of clients, too. `lira` and `rmia` read"
         f" the final model that all received, `own rmia` each client's own, beside {given.shadows}"
-        " shadows; `nearest` and `tracing` read what clients share of examples. - : does not fit.",
+        " shadows; `nearest` and `tracing` read what clients share of examples. - : does not fit;"
+        " fails: had nothing to go by, of any client.",
     ]
     for metric, (title, unit) in METRICS.items():
         parts += [f"## {title}", f"{unit[0].upper()}{unit[1:]}.", table(rows, metric)]
