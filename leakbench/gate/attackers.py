@@ -50,7 +50,7 @@ def _attacks(
     """Which attack entered then, and does not now."""
     asked = [r for r in _alike(then, there) if not r.attacker.made]
     ran = {r.attacked_by for r in _alike(then, here)}
-    entered = _entered(now)
+    entered = _entered(now, then)
     for attack in sorted(_must_enter(then, asked, ran) - dropped):
         row = next((r.name for r in asked if r.attacked_by == attack), then.name)
         if attack not in ran:
@@ -76,12 +76,24 @@ def _must_enter(then: GateRow, asked: Iterable[GateRow], ran: set[str]) -> set[s
     }
 
 
-def _entered(now: GateRow) -> set[str] | None:
-    """The attacks that are in it in every seed; None where it is not known."""
+def _entered(now: GateRow, then: GateRow) -> set[str] | None:
+    """The attacks that are in it in every seed, or in each that they were in then and in new ones.
+
+    None where it is not known.
+    """
     if now.units.entered is None:
         return None
-    seeds = [set(attacks) for attacks in now.units.entered.values()]
-    return set.intersection(*seeds) if seeds else set()
+    here, then_in = now.units.entered, then.units.entered or {}
+    out = set()
+    for attack in set[str]().union(*here.values()):
+        asked = {*here} - {*then_in} | _seeds_of(attack, then_in)
+        if asked <= _seeds_of(attack, here) or {*here} == _seeds_of(attack, here):
+            out.add(attack)
+    return out
+
+
+def _seeds_of(attack: str, entered: Mapping[int, Iterable[str]]) -> set[int]:
+    return {seed for seed, attacks in entered.items() if attack in attacks}
 
 
 def _seeds(now: GateRow, then: GateRow, here: Mapping[str, GateRow]) -> Reason | None:

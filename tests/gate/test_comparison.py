@@ -12,7 +12,7 @@ from scipy.stats import t as student
 
 from leakbench.base.jobs import Outcome
 from leakbench.base.reason import reason
-from leakbench.gate.attackers import extra
+from leakbench.gate.attackers import extra, less_than_then
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.change import changed_attack, changed_parameters
 from leakbench.gate.comparison import (
@@ -339,6 +339,26 @@ def test_attacks_that_entered_now_and_not_then():
     assert extra(then, then, both) is None
     assert extra(now, row(0.2), both) is None
     assert extra(row(0.2), then, both) is None
+
+
+def test_an_attack_that_ran_in_some_seeds_alone_is_missed_where_it_was():
+    """What ran of one seed alone is the same attack then and now; of a new seed it has to run."""
+    weak, strong = (row(0.2, attack=name) for name in ("a", "b"))
+    a, b = weak.attacked_by, strong.attacked_by
+    now = {r.name: r for r in (weak, strong)}
+
+    def less(here, there):
+        then, current = row(0.2, entered=there), row(0.2, entered=here)
+        old = {**now, then.name: then}
+        return less_than_then(then, {**now, current.name: current}, old)
+
+    some = {0: [a, b], 1: [a]}
+    assert less(some, some) is None
+    assert less({0: [a, b], 1: [a, b]}, some) is None
+    assert less({0: [a], 1: [a]}, some) == reason("entered_less", row=strong.name)
+    assert less({0: [a], 1: [a, b]}, some) == reason("entered_less", row=strong.name)
+    assert less({1: [a], 2: [a, b]}, some) == reason("entered_less", row=strong.name)
+    assert less({**some, 2: [a]}, some) == reason("entered_less", row=strong.name)
 
 
 def test_a_row_of_a_utility_counts_its_units_once_and_the_mean_of_its_seeds():
