@@ -118,9 +118,13 @@ class _Reasons:
         topic, unmeasured, gone = question.topic.name, dict[str, None](), dict[Reason, None]()
         reasons: dict[str, Reason] = {}
         elsewhere = set[str]().union(*(self._attacks[t] for t in self._attacks if t != topic))
-        for m in self._of[setting.key]:
+        lacking = self._of[setting.key]
+        # Of an attack without a number at the end, what its metrics lack explains nothing.
+        lost = {m.attack for m in lacking if not m.metric and m.reason.code in GONE}
+        for m in lacking:
             mine = m.meaning.question.name == topic if m.meaning else False
-            if mine or (not m.metric and m.attack in self._attacks[topic]):
+            whole = not m.metric and m.attack in self._attacks[topic]
+            if whole or (mine and m.attack not in lost):
                 reasons[m.metric] = m.reason
             # One that never gave a number may have asked any question.
             fits = m.attack in self._attacks[topic] or m.attack not in elsewhere

@@ -16,6 +16,7 @@ from helpers.page import EMPTY, EVIL, Page
 from helpers.report_data import SETTINGS, again, built, gained, report_data, row, setting
 
 from leakbench.base.errors import UsageError
+from leakbench.base.reason import reason
 from leakbench.judging.judging import find_questions
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.reporting.check_data import Check, CheckRow
@@ -220,6 +221,21 @@ def test_why_not_attacked_is_the_reason_of_an_attack_that_would_fit():
     data = built(rows, utility=[gained(other, 0.8)], runs=None, missing=gone)
     text = Page(render(data)).text
     assert "Not attacked: it was not run. Nothing is known about its leakage." in text
+
+
+def test_what_has_no_number_at_the_end_is_not_explained_by_what_its_metrics_lack():
+    base, other = setting("fedgn", {"sigma": 0.1}), setting("fedgn", {"sigma": 0.3})
+    rows = [row(base, 0.9, a, "method", "p_leak", 0.9) for a in ("unmix", "cascade", "any_attack")]
+    early = [row(other, 0.9, "unmix", "method", "p_leak", 0.9, stage="early")]
+    ended = reason("no_end", params={}, stages=["early"], seeds=[])
+    lacks = reason("no_weights", text="a weight is missing")
+    gone = [
+        Missing(configuration=other, attack="unmix", metric=m, reason=why, meaning=meaning)
+        for m, why, meaning in (("p_leak", lacks, P_LEAK.meaning), ("", ended, None))
+    ]
+    text = Page(render(built(rows + early, runs=None, missing=gone))).text
+    assert "Not attacked: no number of the end of training, only early: " in text
+    assert "Not attacked: a weight is missing" not in text
 
 
 def test_earlier_stages_are_folded_and_told_only_where_they_differ():
