@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from leakbench.base.part import Part
 from leakbench.base.spec import canonical
+from leakbench.federation.traffic import members
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.results.number import Attacker, Measured
 from leakbench.scoring.candidate_scores import TOPIC, asked_of_members, candidate_scores
@@ -19,7 +20,7 @@ ROUND = (0.001, 0.01, 0.1)  # where it is read, so that a step there is not read
 
 
 class Roc(Part):
-    """Of one attack on a setting, over all clients; the mean of its seeds.
+    """Of one attack on a setting, over all clients but who observes; the mean of its seeds.
 
     ``false``: shares of the examples that nobody trained on which are named, from one of them to
     all, evenly on a logarithmic axis, and round ones. ``true``: of members, at no more false alarms
@@ -64,12 +65,16 @@ def rocs(runs: Sequence[Run], measured: Iterable[Measured]) -> tuple[Roc, ...]:
 
 
 def _told(run: Run, folder: AttackFolder) -> NDArray[Any]:
-    """(2, n): whether each candidate of all clients is a member, and its score."""
+    """(2, n): whether each candidate of all clients but who observes is a member, and its score."""
     parts = []
-    for member, score in candidate_scores(run, folder):
+    for member, score in candidate_scores(run, folder, but=members(_observer(folder))):
         said = np.full(len(member), -np.inf) if score is None else score.numpy()
         parts.append(np.stack([member.numpy().astype(float), said]))
     return np.concatenate(parts, axis=1)
+
+
+def _observer(folder: AttackFolder) -> str:
+    return str(folder.meta["params"].get("observer", ""))
 
 
 def _named(told: NDArray[Any], false: NDArray[Any]) -> NDArray[Any]:

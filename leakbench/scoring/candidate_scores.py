@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from leakbench.attacking.guess import Guess
@@ -23,8 +23,10 @@ def asked_of_members(run: Run) -> list[AttackFolder]:
     return [f for f in run.attacks if f.done and any(map(_of_members, f.meta["metrics"].values()))]
 
 
-def candidate_scores(run: Run, attack: AttackFolder) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Of each client, in order: members (n,) bool, and scores (n,) float64.
+def candidate_scores(
+    run: Run, attack: AttackFolder, but: Collection[int] = ()
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Of each client, in order, ``but`` these: members (n,) bool, and scores (n,) float64.
 
     None in place of scores where nothing was guessed. A client's candidates lie in an order drawn
     at random.
@@ -37,7 +39,7 @@ def candidate_scores(run: Run, attack: AttackFolder) -> Iterator[tuple[Tensor, T
     run.owns_guesses(attack)
     asked = Truth(run).candidates
     told = {g.unit: g for g in _guesses(attack)}
-    for client in sorted({*asked["client"].tolist()}):
+    for client in sorted({*asked["client"].tolist()} - {*but}):
         member = asked["member"][asked["client"] == client]
         guess = told.get(f"client/{client}")
         said = None if guess is None or guess.failed else guess.tensors.get(TENSOR)

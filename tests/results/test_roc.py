@@ -43,6 +43,11 @@ def test_a_run_has_a_curve_and_its_page_draws_it(tmp_path):
     assert 0.01 in curve.false  # a step there is not read too early
     # Two of 200 others are one in a hundred; the metric shares out ties, a curve does not.
     assert at(curve, 0.01) == pytest.approx(told, abs=0.02)
+    # Who observes is asked of the others alone: its own members are none that it missed.
+    api.attack(run, "shared_membership", signal="nearest", observer="clients/0,1")
+    both = read_tables([load(run.path)]).settings[0].roc
+    (of_two,) = (c for c in both if c.attacker.observer == ("clients/0,1",))
+    assert of_two.others == 160
     api.report(tmp_path / "runs", tmp_path / "report")
     page = (tmp_path / "report" / "index.html").read_text("utf-8")
     assert "Who was trained on" in page
