@@ -15,7 +15,7 @@ from leakbench.attacking.guess import Guess, checked_guesses
 from leakbench.attacking.metric import Metric
 from leakbench.base.float32 import whole_float32
 from leakbench.base.spec import Spec
-from leakbench.federation.traffic import members, observer_name
+from leakbench.federation.traffic import attacker_name, members
 from leakbench.record.knowledge import chosen, covered
 
 if TYPE_CHECKING:
@@ -59,9 +59,8 @@ class Attack(Spec):
     seed: int = Field(
         0, ge=0, description="the attack's own dice; the run's seed is never shown to it"
     )
-    observer: Annotated[str, AfterValidator(observer_name)] = Field(
+    observer: Annotated[str, AfterValidator(attacker_name)] = Field(
         "server",
-        pattern=r"^(server|client/(0|[1-9]\d{0,8})|clients/(0|[1-9]\d{0,8})(,(0|[1-9]\d{0,8}))+)$",
         description=(
             "who attacks: server (or whom the attack is of); client/9, by what it is sent; or"
             ' "clients/1,4,7", who tell each other'

@@ -123,6 +123,7 @@ def _sentence(cls: type[Spec], what: str, error: ValidationError) -> str:
                 f" {swept})."
             )
         else:
-            message = problem["msg"][0].lower() + problem["msg"][1:]
+            message = problem["msg"].removeprefix("Value error, ")
+            message = message[0].lower() + message[1:]
             parts.append(f"{name} = {problem['input']!r}: {message}.")
     return f"{what}: " + " ".join(parts)

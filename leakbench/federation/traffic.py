@@ -16,6 +16,8 @@ SERVER, AGGREGATOR = -1, -2
 # Who may observe: a party, an outsider, or a coalition of clients.
 OBSERVER = r"^(server\+?|aggregator|outsider|client/\d{1,9}|clients/\d{1,9}(,\d{1,9})+)$"
 _CLIENTS = re.compile(r"clients?/(\d+(?:,\d+)*)")
+_NUMBER = r"(0|[1-9]\d{0,8})"
+_ATTACKER = re.compile(rf"server|client/{_NUMBER}|clients/{_NUMBER}(,{_NUMBER})+")
 
 
 def party(name: str) -> int:
@@ -41,6 +43,20 @@ def observer_name(name: str) -> str:
     if list(found) != sorted({*found}):
         raise ValueError("expected its clients in ascending order, each once, as clients/1,4,7")
     return name
+
+
+def attacker_name(name: str) -> str:
+    """``name``, where an attack can be asked to observe as that party.
+
+    Raises:
+        ValueError: it is neither the server nor one client or several, or not called so.
+    """
+    if not _ATTACKER.fullmatch(name):
+        raise ValueError(
+            "expected server, client/3, or several clients as clients/1,4,7; on a command line"
+            """ several stand in quotes, -s 'observer="clients/1,4,7"', since a comma sweeps"""
+        )
+    return observer_name(name)
 
 
 class Traffic:
