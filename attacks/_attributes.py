@@ -9,8 +9,8 @@ def unknown(run: Outline) -> str:
     """Why nobody is asked whose data these are; empty where that is asked."""
     if not run.facts.attribute:
         return (
-            "its task tells no attribute to look for: train with -s task.attribute=person (of"
-            " spoken-digits: speaker)"
+            "its task tells no attribute to look for: train -t uci-har -s task.attribute=person,"
+            " or -t spoken-digits -s task.attribute=speaker"
         )
     if not run.holds("attributes"):
         return "the record has no examples whose attribute an attacker could know"
