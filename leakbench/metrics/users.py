@@ -17,7 +17,8 @@ def _in_pairs(guesses: Sequence[tuple[Guess, Answer]]) -> Callable[[Guess, Answe
     By their numbers in the task, which are drawn, the i-th who trained is paired with the i-th who
     did not. So no two pairs share anybody, and pairs are independent, which all combinations would
     not be; and of other seeds they are the same pairs, of one name: whose data are learnt easily is
-    so in all of them, and more seeds are no more people.
+    so in all of them, and more seeds are no more people. Of a pair with who observes nothing is
+    asked: it knows itself.
     """
     told = {guess.unit: float(guess.tensors["user"]) for guess, _ in guesses}
 
@@ -26,8 +27,8 @@ def _in_pairs(guesses: Sequence[tuple[Guess, Answer]]) -> Callable[[Guess, Answe
         there = sorted((n, i) for i, n in enumerate(people) if n >= 0)
         away = sorted((-n, i) for i, n in enumerate(people) if n < 0)
         pairs = zip(there, away, strict=True)
-        for i, ((_, own), (_, other)) in enumerate(pairs):
-            if own == answer.client:
+        for i, ((client, own), (_, other)) in enumerate(pairs):
+            if own == answer.client and client not in answer.truth.observers:
                 there_is, name = f"user/{other}" in told, f"pair/{i}"
                 gap = told[guess.unit] - told[f"user/{other}"] if there_is else 0.0
                 value = 0.5 + 0.5 * (gap > 0) - 0.5 * (gap < 0)

@@ -168,6 +168,8 @@ def numbers(
     """
     folder = folder or folder_of(recording, name, attack)
     truth = truth or Truth(recording.run)
+    if own := members(attack.threat.observer):
+        truth = replace(truth, observers=own)
     lines: list[Line] = []
     faults: list[MethodError] = []
     missing = [Lack("all", why) for why in _too_old(recording, attack, folder)]

@@ -34,9 +34,10 @@ SECRETS = ("prototype", "codeword")  # what one vector that stands for a client 
 
 @dataclass(frozen=True)
 class Truth:
-    """The truth of one run."""
+    """The truth of one run, and which clients guess at it: of themselves nobody asks them."""
 
     run: Run
+    observers: tuple[int, ...] = ()
 
     @cached_property
     def _file(self) -> tuple[Tree, Any]:

@@ -89,7 +89,10 @@ def test_who_was_learnt_by_heart_is_told(runs):
 
 
 def test_a_client_tells_it_as_well_as_the_server(runs):
-    assert found(runs["heart"], observer="client/0")["value"] > 0.85
+    row = found(runs["heart"], observer="client/0")
+    assert row["value"] > 0.85
+    assert row["n"] == 19  # of itself it is not asked
+    assert found(runs["heart"], observer="clients/0,3")["n"] == 18
 
 
 APART = '''
@@ -178,7 +181,7 @@ def test_other_seeds_ask_about_the_same_pairs():
         _, who = users.drawn(data, seed)
         easy = torch.rand(100, generator=torch.Generator().manual_seed(0))
         one = [float(easy[n]) for n in who.tolist()]
-        truth = SimpleNamespace(users=who)
+        truth = SimpleNamespace(users=who, observers=())
         guesses = [Guess(f"user/{k}", 1, {"user": torch.tensor(s)}) for k, s in enumerate(one)]
         asked = [SimpleNamespace(truth=truth, client=k) for k in range(len(who))]
         both = list(zip(guesses, asked, strict=True))
@@ -191,7 +194,7 @@ def test_other_seeds_ask_about_the_same_pairs():
 
 
 def test_who_is_paired_with_nobody_that_was_told_of_has_failed():
-    truth = SimpleNamespace(users=torch.tensor([3, -1]))
+    truth = SimpleNamespace(users=torch.tensor([3, -1]), observers=())
     guess, answer = Guess("user/0", 1, {"user": torch.tensor(1.0)}), SimpleNamespace(truth=truth)
     answer.client = 0
     (score,) = USER_AUC.across([(guess, answer)])(guess, answer)
