@@ -101,11 +101,13 @@ class View:
         # The clients that observe, and what they are told of others; both () where none do.
         self.observers = members(threat.observer)
         self._past = self._passed(recording.control if control else recording.transcript)
-        self._seen = self._chosen()
-        self._places: dict[
-            tuple[str, int | None], list[Message]
-        ] = {}  # of a kind, a round's or all
-        for m in self._seen:
+        self._hold(self._chosen())
+
+    def _hold(self, seen: Sequence[Message]) -> None:
+        self._seen = seen
+        # By kind and round, and by kind over all rounds (None).
+        self._places: dict[tuple[str, int | None], list[Message]] = {}
+        for m in seen:
             for place in ((m.kind, m.round), (m.kind, None)):
                 self._places.setdefault(place, []).append(m)
 

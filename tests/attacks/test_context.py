@@ -296,9 +296,8 @@ def test_a_draw_without_its_model_fails_with_the_reason_and_scores_the_floor(run
 def test_a_client_that_sent_an_empty_message_is_no_unit(runs):
     attack, view = view_of(runs["feddata"])
     message = view.messages("data")[0]
-    view._seen = [m for m in view._seen if m is not message] + [
-        type(message)(*message.name[:5], message.payload[:0])
-    ]
+    empty = type(message)(*message.name[:5], message.payload[:0])
+    view._hold([*(m for m in view._seen if m is not message), empty])
     assert int(message.sender.split("/")[1]) not in attack(view)[0].tensors["client"].tolist()
 
 

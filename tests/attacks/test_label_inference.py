@@ -495,16 +495,15 @@ class TestCalibrated:
         view = View(attack.threat, again(runs["several"]), 1)
         updates = _updates.first(view)
         updates[0].payload["first.1.weight"].fill_(float("nan"))
-        view._seen = [
-            m for m in view._seen if not (m.kind == "count" and m.sender == updates[1].sender)
-        ]
+        uncounted = ("count", updates[1].sender)
+        view._hold([m for m in view._seen if (m.kind, m.sender) != uncounted])
         said = [g.failed for g in attack.run(view, torch.Generator())]
         assert said[:3] == [
             "the update is not finite",
             "how many local steps it took cannot be told",
             "",
         ]
-        view._seen = [m for m in view._seen if m.kind != "model"]
+        view._hold([m for m in view._seen if m.kind != "model"])
         assert attack.run(view, torch.Generator())[2].failed == "the model it received was not kept"
 
     def test_a_single_step_that_is_not_finite_fails_alone(self, runs):
