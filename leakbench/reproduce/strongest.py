@@ -7,12 +7,14 @@ strongest gets is a lower bound.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
 from leakbench.attacking import Attack
 from leakbench.base import registry
+from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.reproduce.fitting import Fits, way
 from leakbench.reproduce.row import Row
@@ -199,11 +201,30 @@ def number_of_row(r: Row) -> float:
 def share(r: Row) -> float | None:
     """How far it comes from the blind guess (0) to nothing defended (1), which chance may exceed.
 
-    None where these two do not differ, or one of them is not there.
+    On the scale on which the metric's differences are taken; what is as good as the original counts
+    as all there is. None where the two ends do not differ, or one of them is not there.
     """
+    return None if r.ours is None else _share_at(r, r.ours.value)
+
+
+def surely(r: Row) -> float | None:
+    """The same of the end of its interval on the side of the blind guess."""
+    if r.ours is None:
+        return None
+    ends = [_share_at(r, end) for end in (r.ours.lowest, r.ours.highest)]
+    told = [end for end in ends if end is not None]
+    return min(told, default=None)
+
+
+def _share_at(r: Row, value: float) -> float | None:
     if failed_control(r) or r.floor is None or r.control is None:
         return None
-    return max(0.0, (number_of_row(r) - r.floor) / (r.control - r.floor))
+    meaning = _meaning(r)
+    sign = -1.0 if meaning.direction == "down" else 1.0
+    good = math.inf if meaning.as_good is None else sign * meaning.scaled(meaning.as_good)
+    told = (sign * meaning.scaled(v) for v in (value, r.floor, r.control))
+    got, blind, best = (min(t, good) for t in told)
+    return max(0.0, (got - blind) / (best - blind)) if best != blind else None
 
 
 def _beyond(r: Row, *, up: bool) -> bool:
@@ -224,8 +245,12 @@ def rung(r: Row) -> str:
 
 def leaks_towards(r: Row) -> str:
     """Where more leaks: `up` or `down`."""
-    (found,) = [m.meaning.direction for m in _built(r).metrics if m.name == r.metric]
-    return str(found)
+    return str(_meaning(r).direction)
+
+
+def _meaning(r: Row) -> Meaning:
+    (found,) = [m.meaning for m in _built(r).metrics if m.name == r.metric]
+    return found
 
 
 def spelled(r: Row) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 import shutil
 from pathlib import Path
@@ -177,6 +178,13 @@ def test_who_was_asked_as_in_the_paper_alone_is_said_in_the_list_too(made, rows)
         assert said == q.only_paper, key
 
 
+def on_its_scale(metric, value):
+    """Samples are compared by their logarithms; of 30 dB an image is as good as the original."""
+    if metric == "samples_to_90":
+        return math.log(value)
+    return min(value, 30.0) if metric.endswith("psnr") else value
+
+
 def test_the_worst_of_all_tables_stands_in_the_list(made, rows):
     """No share of any live row, by hand, is above what the list says of its case."""
     found = listed(made["index.md"])
@@ -189,7 +197,8 @@ def test_the_worst_of_all_tables_stands_in_the_list(made, rows):
         for r in q.rows:
             if "control_failed" in r.flags or None in (r.floor, r.control) or r.floor == r.control:
                 continue
-            by_hand = (r.ours.value - r.floor) / (r.control - r.floor)
+            got, blind, best = (on_its_scale(r.metric, v) for v in (r.ours.value, r.floor, r.control))
+            by_hand = (got - blind) / (best - blind)
             assert by_hand <= float(told) + 0.005, (key, r.recipe)
             seen += 1
     assert seen > 300
