@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from leakbench.base import printable, write_bytes
 from leakbench.judging import WORST
 from leakbench.reporting import Report, ReportData
+from leakbench.reporting.pages import PARTS, environment, joined, policy
 from leakbench.words import ATTACKERS, GHOST
 from reports._chart.chart import plot_fills
 from reports._chart.data import block, chart_data
@@ -36,19 +36,14 @@ from reports._words import PROBE, RUNGS, about, several
 
 TEMPLATES = Path(__file__).parent / "_page" / "templates"
 # In the order in which the browser reads them: later rules win.
-STYLES = ("base", "first", "sections", "against", "screens")
+STYLES = (
+    PARTS / "base.css",
+    *(TEMPLATES / "style" / f"{n}.css" for n in ("first", "sections", "against", "screens")),
+)
+OWN_SCRIPTS = ("page", "scale", "draw", "choose", "zoom", "hover", "keys", "drawer", "list", "fold")
 SCRIPTS = (
-    "page",
-    "scale",
-    "draw",
-    "choose",
-    "zoom",
-    "hover",
-    "keys",
-    "drawer",
-    "sort",
-    "list",
-    "fold",
+    *(TEMPLATES / "script" / f"{n}.js" for n in OWN_SCRIPTS),
+    *(PARTS / f"{n}.js" for n in ("theme", "sort")),
 )
 MOST_VALUES = 6  # of what is told of the runs
 
@@ -81,82 +76,57 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
     Every string that comes from a run folder is escaped by the template or by the drawing; hidden
     characters are shown.
     """
-    import jinja2
-
     marks = shapes([s.family for s in data.settings])
     views = [view(ident, question, data, marks) for ident, question in by_listener(data.questions)]
     final = [v for v in views if not v.early]
     drawn = chart_data({v.ident: v.scenes for v in views if v.scenes})
     moves = {"lists": {v.ident: v.moves for v in views if v.moves}}
     ladders = [ladder(v.ident, v.question, marks) for v in _most_judged_first(final)]
-    style, script = _joined("style", STYLES, "css"), _joined("script", SCRIPTS, "js")
-    env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    style, script = joined(STYLES), joined(SCRIPTS)
     every = records(data)
     switched = {a for v in views for a in v.attackers}
-    page = env.get_template("index.html.jinja").render(
-        data=data,
-        style=style,
-        script=script,
-        policy=policy(style, script),
-        views=views,
-        final=final,
-        early=[v for v in views if v.early],
-        worse=worse_before(data.questions),
-        rungs=RUNGS,
-        charts=block(drawn | moves),
-        switch=tasks_of(views),
-        attackers=[a for a in ATTACKERS if a in switched],
-        worst=next(a for a in ATTACKERS if a.key == WORST),
-        ghost=GHOST,
-        probe=PROBE,
-        ladders=[found for found in ladders if found],
-        tables=[table(v.ident, v.question, marks) for v in final],
-        cards=cards(data, every, marks),
-        records=every,
-        numbers=numbers(data),
-        metrics=_metrics(data),
-        rounds=rounds(data),
-        maps=maps(data),
-        gallery=shown or gallery(data),
-        missing=not_here(data),
-        sure=how_sure(data),
-        claims=claims(data),
-        members=members(data),
-        again=recipes(data),
-        fills=half_fill() + plot_fills(),
-        check=strip(data.check),
-        moved=moved.section(data.against) if data.against else None,
-        provenance=_provenance(data),
-        seeds=sorted({len(s.seeds) for s in data.settings}),
-        tasks=sorted({s.task for s in data.settings}),
+    page = (
+        environment(TEMPLATES)
+        .get_template("index.html.jinja")
+        .render(
+            data=data,
+            style=style,
+            script=script,
+            policy=policy(style, script),
+            views=views,
+            final=final,
+            early=[v for v in views if v.early],
+            worse=worse_before(data.questions),
+            rungs=RUNGS,
+            charts=block(drawn | moves),
+            switch=tasks_of(views),
+            attackers=[a for a in ATTACKERS if a in switched],
+            worst=next(a for a in ATTACKERS if a.key == WORST),
+            ghost=GHOST,
+            probe=PROBE,
+            ladders=[found for found in ladders if found],
+            tables=[table(v.ident, v.question, marks) for v in final],
+            cards=cards(data, every, marks),
+            records=every,
+            numbers=numbers(data),
+            metrics=_metrics(data),
+            rounds=rounds(data),
+            maps=maps(data),
+            gallery=shown or gallery(data),
+            missing=not_here(data),
+            sure=how_sure(data),
+            claims=claims(data),
+            members=members(data),
+            again=recipes(data),
+            fills=half_fill() + plot_fills(),
+            check=strip(data.check),
+            moved=moved.section(data.against) if data.against else None,
+            provenance=_provenance(data),
+            seeds=sorted({len(s.seeds) for s in data.settings}),
+            tasks=sorted({s.task for s in data.settings}),
+        )
     )
     return printable(page)
-
-
-def _joined(folder: str, names: Sequence[str], ending: str) -> str:
-    """The page's own style or script, of the files named."""
-    files = [TEMPLATES / folder / f"{name}.{ending}" for name in names]
-    return "".join(file.read_text(encoding="utf-8") for file in files)
-
-
-def policy(style: str, script: str = "") -> str:
-    """A content policy that lets in the page's own style and script, embedded pictures and sounds.
-
-    Nothing else is let in.
-    """
-    own = {"style-src": style} | ({"script-src": script} if script else {})
-    allowed = ""
-    for name, text in own.items():
-        digest = hashlib.sha256(text.encode()).digest()
-        allowed += f"{name} 'sha256-{base64.b64encode(digest).decode()}'; "
-    data = "img-src data:; media-src data:"
-    return f"default-src 'none'; {data}; {allowed}base-uri 'none'; form-action 'none'"
 
 
 def _most_judged_first(views: Sequence[QuestionView]) -> list[QuestionView]:

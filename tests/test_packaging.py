@@ -232,7 +232,10 @@ def test_the_wheel_holds_every_file_that_is_read():
     packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert set(packages) == {"leakbench", "attacks", "defenses", "reports"}
     needed = [f"leakbench/data_files/{n}.json" for n in ("published", "aliases", "official")]
-    needed += ["reports/_page/templates/index.html.jinja", "reports/_page/templates/style/base.css"]
+    needed += [
+        "reports/_page/templates/index.html.jinja",
+        "leakbench/reporting/page_parts/base.css",
+    ]
     committed = {p.relative_to(ROOT).as_posix() for p in tracked()}
     for name in needed:
         assert name.split("/")[0] in packages

@@ -41,6 +41,7 @@ QUIET = {
     "leakbench/statistics/power.py": "how many seeds the gate would need",
     "leakbench/statistics/amounts.py": "words",
     "leakbench/data_files/reproduced.json": "what the papers' tables said before",
+    "leakbench/reporting/page_parts": "colours, and how a table sorts",
     "reports/_page/templates/script": "moves what Python drew",
     "reports/_page/templates/style": "colours",
     **dict.fromkeys(

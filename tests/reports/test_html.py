@@ -387,7 +387,7 @@ def contrast(a, b):
 
 
 def test_text_can_be_read_in_light_and_in_dark():
-    style = (Path(__file__).parents[2] / "reports/_page/templates/style/base.css").read_text()
+    style = (Path(__file__).parents[2] / "leakbench/reporting/page_parts/base.css").read_text()
     pairs = re.findall(r"--([a-z-]+):light-dark\((#[0-9a-f]+),(#[0-9a-f]+)\)", style)
     assert len(pairs) >= 15
     themes = [{name: both[i] for name, *both in pairs} for i in (0, 1)]

@@ -197,7 +197,9 @@ def test_the_worst_of_all_tables_stands_in_the_list(made, rows):
         for r in q.rows:
             if "control_failed" in r.flags or None in (r.floor, r.control) or r.floor == r.control:
                 continue
-            got, blind, best = (on_its_scale(r.metric, v) for v in (r.ours.value, r.floor, r.control))
+            got, blind, best = (
+                on_its_scale(r.metric, v) for v in (r.ours.value, r.floor, r.control)
+            )
             by_hand = (got - blind) / (best - blind)
             assert by_hand <= float(told) + 0.005, (key, r.recipe)
             seen += 1

@@ -88,12 +88,6 @@
     });
   }
   for (const fold of all("details.early, #rounds > details")) fold.addEventListener("toggle", () => page.draw.all());
-  const dark = one("#theme");
-  dark.hidden = false;
-  dark.addEventListener("click", () => {
-    const now = page.root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-    page.root.dataset.theme = now === "dark" ? "light" : "dark";
-  });
   if (form) form.hidden = false;
   // What the other questions found: without script each of them stands there in full.
   for (const others of all(".others")) others.hidden = false;
