@@ -9,8 +9,14 @@ from typing import Any
 
 from leakbench.base import printable, write_bytes
 from leakbench.judging import WORST
-from leakbench.reporting import Report, ReportData
-from leakbench.reporting.pages import PARTS, environment, joined, policy
+from leakbench.reporting import (
+    PAGE_PARTS,
+    Report,
+    ReportData,
+    content_policy,
+    joined_files,
+    page_environment,
+)
 from leakbench.words import ATTACKERS, GHOST
 from reports._chart.chart import plot_fills
 from reports._chart.data import block, chart_data
@@ -37,13 +43,13 @@ from reports._words import PROBE, RUNGS, about, several
 TEMPLATES = Path(__file__).parent / "_page" / "templates"
 # In the order in which the browser reads them: later rules win.
 STYLES = (
-    PARTS / "base.css",
+    PAGE_PARTS / "base.css",
     *(TEMPLATES / "style" / f"{n}.css" for n in ("first", "sections", "against", "screens")),
 )
 OWN_SCRIPTS = ("page", "scale", "draw", "choose", "zoom", "hover", "keys", "drawer", "list", "fold")
 SCRIPTS = (
     *(TEMPLATES / "script" / f"{n}.js" for n in OWN_SCRIPTS),
-    *(PARTS / f"{n}.js" for n in ("theme", "sort")),
+    *(PAGE_PARTS / f"{n}.js" for n in ("theme", "sort")),
 )
 MOST_VALUES = 6  # of what is told of the runs
 
@@ -82,17 +88,17 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
     drawn = chart_data({v.ident: v.scenes for v in views if v.scenes})
     moves = {"lists": {v.ident: v.moves for v in views if v.moves}}
     ladders = [ladder(v.ident, v.question, marks) for v in _most_judged_first(final)]
-    style, script = joined(STYLES), joined(SCRIPTS)
+    style, script = joined_files(STYLES), joined_files(SCRIPTS)
     every = records(data)
     switched = {a for v in views for a in v.attackers}
     page = (
-        environment(TEMPLATES)
+        page_environment(TEMPLATES)
         .get_template("index.html.jinja")
         .render(
             data=data,
             style=style,
             script=script,
-            policy=policy(style, script),
+            policy=content_policy(style, script),
             views=views,
             final=final,
             early=[v for v in views if v.early],

@@ -1,4 +1,4 @@
-"""What the site shows beside docs/: the pages of results/, CONTRIBUTING and the changelog.
+"""What the site shows beside docs/: results/, the leaderboard, CONTRIBUTING and the changelog.
 
 The Markdown is written for the repository: its links lead to files there. On the site, a link to a
 file that is a page or a picture of it leads there, any other to the file where the source lives.
@@ -14,9 +14,12 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from leakbench.reproduce.leaderboard.page import leaderboard_files
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "https://github.com/leakbench/leakbench/blob/main/"
 BESIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+BOARD = "leaderboard"
 SHOWN = (".md", ".png", ".svg", ".csv")
 WIDE = "cards/"  # pages whose tables take all of a screen, with what must be known of a number last
 LINK = re.compile(r"(\]\(|(?:src|srcset|href)=\")(?!#|[a-z]+:)([^)#\"\s]+)")
@@ -26,6 +29,8 @@ def on_files(files: Files, config: Any) -> Files:
     """Adds what lies outside docs/."""
     for path, name in _outside().items():
         files.append(File.generated(config, name, abs_src_path=str(ROOT / path)))
+    for name, content in leaderboard_files(ROOT / "results", config.site_url + BOARD).items():
+        files.append(File.generated(config, f"{BOARD}/{name}", content=content))
     return files
 
 

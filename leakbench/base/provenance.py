@@ -37,6 +37,16 @@ def committed(folder: Path) -> bool:
     return bool(_git(folder.absolute().parent, "ls-files", "--", folder.name))
 
 
+@cache
+def day_of(commit: str) -> str:
+    """The day of a commit of leakbench, as 2026-11-26; "" where its history is not there."""
+    root = Path(__file__).resolve().parents[2]
+    clean = commit.partition("-")[0]  # of what was changed and not committed, its base
+    if not (root / ".git").exists() or not clean.isalnum():
+        return ""
+    return _git(root, "show", "--no-patch", "--format=%cs", clean)
+
+
 def _git(root: Path, *args: str) -> str:
     """What it prints in ``root``; nothing where it fails or is not installed."""
     line = ["git", "-C", str(root), *args]

@@ -455,6 +455,29 @@ def reproduce(
     )
 
 
+@app.command()
+def leaderboard(
+    results: Annotated[
+        Path,
+        typer.Argument(metavar="[RESULTS]", help="Where `leakbench reproduce` left its tables."),
+    ] = Path("results"),
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="DIR", help="Where the page and badges go.")
+    ] = Path("leaderboard"),
+    url: Annotated[
+        str, typer.Option(help="Where they will be published, for the text of a badge.")
+    ] = "",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Methods by what they leak and gain, one page.
+    Of each the strongest attack that the tables know; an address and a badge for each line.
+    """
+    from leakbench.cli.reproduce import run_leaderboard
+
+    return run_leaderboard(results, out, url, console=Console(quiet), as_json=as_json)
+
+
 @app.command("list")
 def list_(
     kind: Annotated[

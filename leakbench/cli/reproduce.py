@@ -26,6 +26,20 @@ if TYPE_CHECKING:
     from leakbench.reproduce.statements import Statement
 
 
+def run_leaderboard(results: Path, out: Path, url: str, *, console: Console, as_json: bool) -> int:
+    """Write the leaderboard of the tables in ``results``, and say where it is."""
+    from leakbench.reproduce.leaderboard.page import write_leaderboard
+
+    with console.busy("reading tables"):
+        count = write_leaderboard(results, out, url)
+    page = out / "index.html"
+    if as_json:
+        emit_json({"page": str(page), "lines": count})
+    else:
+        emit(f"{page}: {count} lines, each with its address and a badge")
+    return 0
+
+
 def list_recipes(out: Path, *, as_json: bool) -> int:
     """Each recipe: what it shows, how long each scale takes and which of them were run.
 

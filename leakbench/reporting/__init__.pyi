@@ -29,3 +29,7 @@ from .markdown_text import markdown_code as markdown_code
 from .markdown_text import markdown_plain as markdown_plain
 from .moved import Against as Against
 from .moved import Moved as Moved
+from .pages import PAGE_PARTS as PAGE_PARTS
+from .pages import content_policy as content_policy
+from .pages import joined_files as joined_files
+from .pages import page_environment as page_environment

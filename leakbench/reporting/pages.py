@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import jinja2
 
-PARTS = Path(__file__).parent / "page_parts"  # base.css, sort.js, theme.js
+PAGE_PARTS = Path(__file__).parent / "page_parts"  # base.css, sort.js, theme.js
 
 
-def environment(templates: Path) -> jinja2.Environment:
+def page_environment(templates: Path) -> jinja2.Environment:
     """Of the templates in a folder: everything that they are given is escaped."""
     import jinja2
 
@@ -27,12 +27,12 @@ def environment(templates: Path) -> jinja2.Environment:
     )
 
 
-def joined(files: Sequence[Path]) -> str:
+def joined_files(files: Sequence[Path]) -> str:
     """A page's own style or script, of these files."""
     return "".join(file.read_text(encoding="utf-8") for file in files)
 
 
-def policy(style: str, script: str = "") -> str:
+def content_policy(style: str, script: str = "") -> str:
     """A content policy that lets in the page's own style and script, embedded pictures and sounds.
 
     Nothing else is let in.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from leakbench.attacking import Attack
+from leakbench.attacking import Attack, ThreatModel
 from leakbench.base import registry
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
@@ -207,19 +207,19 @@ def share(r: Row) -> float | None:
     return None if r.ours is None else _share_at(r, r.ours.value)
 
 
-def surely(r: Row) -> float | None:
-    """The same of the end of its interval on the side of the blind guess."""
+def surely(r: Row, *, at_most: bool = False) -> float | None:
+    """The same of the end of its interval on the side of the blind guess, or of the other."""
     if r.ours is None:
         return None
     ends = [_share_at(r, end) for end in (r.ours.lowest, r.ours.highest)]
     told = [end for end in ends if end is not None]
-    return min(told, default=None)
+    return (max if at_most else min)(told, default=None)
 
 
 def _share_at(r: Row, value: float) -> float | None:
     if failed_control(r) or r.floor is None or r.control is None:
         return None
-    meaning = _meaning(r)
+    meaning = meaning_of(r)
     sign = -1.0 if meaning.direction == "down" else 1.0
     good = math.inf if meaning.as_good is None else sign * meaning.scaled(meaning.as_good)
     told = (sign * meaning.scaled(v) for v in (value, r.floor, r.control))
@@ -240,15 +240,21 @@ def failed_control(r: Row) -> bool:
 
 def rung(r: Row) -> str:
     """How much the attack of a row uses."""
-    return str(_built(r).threat.rung)
+    return str(threat_of(r).rung)
+
+
+def threat_of(r: Row) -> ThreatModel:
+    """Who its attacker is, and what it is told."""
+    return _built(r).threat
 
 
 def leaks_towards(r: Row) -> str:
     """Where more leaks: `up` or `down`."""
-    return str(_meaning(r).direction)
+    return str(meaning_of(r).direction)
 
 
-def _meaning(r: Row) -> Meaning:
+def meaning_of(r: Row) -> Meaning:
+    """How its attack's metric is read."""
     (found,) = [m.meaning for m in _built(r).metrics if m.name == r.metric]
     return found
 

@@ -1,0 +1,165 @@
+"""A line of the leaderboard: a method on a task, what leaks, and what it is good for."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, Literal, Self, get_args
+
+from leakbench.base import provenance
+from leakbench.base.part import Part
+from leakbench.reproduce.fitting import Fits
+from leakbench.reproduce.row import Row
+from leakbench.reproduce.strongest import Rivals, number_of_row, share, spelled, surely, threat_of
+
+# From the worst on. Nothing is said to hold: a table holds the attacks of a paper, not the standard
+# ensemble, and an acquittal needs that.
+Standing = Literal["leaks", "leaks in part", "cannot tell", "too weak", "dead run"]
+STANDINGS: tuple[Standing, ...] = get_args(Standing)
+HALF = 0.5
+
+
+class Gain(Part):
+    """What the same runs were good for."""
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    chance: float | None
+
+
+class Entry(Part):
+    """A number of the table that speaks worst of a method on a task, by one metric.
+
+    Shares go from the blind guess (0) to what the attack gets with nothing defended (1).
+    """
+
+    address: str
+    standing: Standing
+    task: str
+    dataset: str  # as its table has it
+    label: str  # the method, as it is set
+    method: str
+    params: dict[str, Any]
+    metric: str
+    share: float | None  # None: it cannot be told
+    share_low: float | None
+    share_high: float | None
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    unit: str
+    floor: float | None
+    control: float | None
+    attack: str  # with what differs from its defaults
+    observer: str
+    rung: str
+    knows: tuple[str, ...]
+    tried: tuple[str, ...]
+    untried: tuple[str, ...]
+    gained: Gain | None
+    rounds: int | None
+    seeds: tuple[int, ...]
+    flags: tuple[str, ...]
+    differs: tuple[str, ...]  # from its paper
+    claimed: float | None
+    claimed_source: str
+    commits: tuple[str, ...]
+    dated: str  # the day of the newest of them; "" where no history tells
+    recipe: str
+    scale: str
+
+    @classmethod
+    def of(cls, q: Rivals, untried: Sequence[str], address: str) -> Self:
+        """What ``q`` says."""
+        told, threat = q.telling, threat_of(q.telling)
+        claim = next((r.claim for r in q.rows if r.claim), None)
+        days = [provenance.day_of(c) for c in told.commit]
+        return cls(
+            address=address,
+            standing=standing(q),
+            share=share(told),
+            share_low=surely(told),
+            share_high=surely(told, at_most=True),
+            **{name: getattr(told.ours, name) for name in _MEASURED},
+            **{name: getattr(told, name) for name in _TOLD},
+            attack=spelled(told),
+            observer=threat.observer,
+            rung=threat.rung,
+            knows=threat.knows,
+            tried=tuple(sorted({spelled(r) for r in q.rows})),
+            untried=tuple(untried),
+            gained=_gain(q.utility),
+            flags=tuple(sorted(told.flags)),
+            claimed=claim.value if claim else None,
+            claimed_source=claim.source if claim else "",
+            commits=told.commit,
+            dated=max(days, default="") if all(days) else "",
+        )
+
+    @property
+    def place(self) -> tuple[bool, float, str]:
+        """Among those of its metric: the least that surely leaks first, what is not judged last."""
+        judged = self.share is not None and self.standing not in ("too weak", "dead run")
+        return not judged, self.share or 0.0, self.label
+
+    @property
+    def command(self) -> str:
+        """What makes its table again."""
+        return f"leakbench reproduce {self.recipe} --scale {self.scale}"
+
+
+_MEASURED = ("value", "low", "high", "n", "unit")
+_TOLD = (
+    *("task", "dataset", "label", "method", "params", "metric", "floor", "control"),
+    *("rounds", "seeds", "differs", "recipe", "scale"),
+)
+
+
+def entries(asked: Sequence[Rivals], rows: Sequence[Row], known: Fits) -> list[Entry]:
+    """A line of each, by task and metric, those that are judged first and the least leak before.
+
+    ``rows``: of all tables; ``known``: which attacks fit which methods.
+    """
+    names = [address(q.best.task, q.best.label, q.best.metric) for q in asked]
+    twice = {name for name, count in Counter(names).items() if count > 1}
+    out = []
+    for q, name in zip(asked, names, strict=True):
+        # Two names may differ by signs alone.
+        more = f"-{sha256(q.best.label.encode()).hexdigest()[:4]}" if name in twice else ""
+        out.append(Entry.of(q, q.untried(rows, known), name + more))
+    return sorted(out, key=lambda e: (e.task, e.metric, *e.place))
+
+
+def standing(q: Rivals) -> Standing:
+    """In a word, by 95 % intervals of each attack alone."""
+    if q.dead:
+        return "dead run"
+    if any((surely(r) or 0.0) >= HALF for r in q.rows):
+        return "leaks"
+    if q.beyond:
+        return "leaks in part"
+    return "too weak" if share(q.telling) is None else "cannot tell"
+
+
+def address(task: str, label: str, metric: str) -> str:
+    """What stands behind # in a link to it."""
+    return "-".join(slug(part) for part in (task, label, metric))
+
+
+def slug(text: str) -> str:
+    """In small letters, digits and hyphens; letters beyond ASCII by their names."""
+    spelt = [c if c.isascii() else f" {unicodedata.name(c, 'x').split()[-1]} " for c in text]
+    return re.sub(r"[^a-z0-9.]+", "-", "".join(spelt).lower()).strip("-")
+
+
+def _gain(r: Row | None) -> Gain | None:
+    if r is None or r.ours is None:
+        return None
+    ends = {"low": r.ours.lowest, "high": r.ours.highest}
+    return Gain(metric=r.metric, value=number_of_row(r), chance=r.chance, **ends)

@@ -1,0 +1,119 @@
+"""The leaderboard as files: a page that opens offline, the same as data, a badge a line."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from leakbench.base import printable, provenance
+from leakbench.base.errors import UsageError
+from leakbench.base.files import pack_json, write_bytes
+from leakbench.base.meaning import Meaning
+from leakbench.reporting import PAGE_PARTS, content_policy, joined_files, page_environment
+from leakbench.reproduce import cards, fitting
+from leakbench.reproduce.leaderboard.entry import STANDINGS, Entry, Standing, entries
+from leakbench.reproduce.strongest import meaning_of, rivals, worst
+
+HERE = Path(__file__).parent
+SCHEMA = 1
+# What a badge and the page colour it by: as a verdict of the report.
+COLOURS: Mapping[Standing, str] = {
+    "leaks": "leak",
+    "leaks in part": "part",
+    "cannot tell": "none",
+    "too weak": "none",
+    "dead run": "none",
+}
+WIDTH = 6.1  # of a letter of a badge at 11 px, on average
+
+
+def leaderboard_files(results: Path, url: str = "") -> dict[str, bytes]:
+    """File name -> content: index.html, leaderboard.json and the badges, of the tables there.
+
+    ``url``: where they will be, for the text that shows a badge; "": not known.
+
+    Raises:
+        UsageError: there is no table.
+        BrokenFile: a table is damaged.
+    """
+    rows = cards.committed_rows(results) if results.is_dir() else []
+    asked = worst(list(rivals(rows)))
+    if not asked:
+        raise UsageError(
+            f"no table with an attack's number lies in {results}. Make one with `leakbench"
+            " reproduce`, or give the folder that has them."
+        )
+    known = fitting.read_fits(results / cards.FITTING)
+    lines = entries(asked, rows, known)
+    meanings = {q.best.metric: meaning_of(q.best) for q in asked}
+    made = {"index.html": _page(lines, meanings, url.rstrip("/")).encode()}
+    told = [json.loads(e.model_dump_json()) for e in lines]
+    made["leaderboard.json"] = pack_json({"schema": SCHEMA, "entries": told})
+    return made | {f"badges/{e.address}.svg": badge(e, meanings[e.metric]).encode() for e in lines}
+
+
+def write_leaderboard(results: Path, out: Path, url: str = "") -> int:
+    """Write them below ``out``; how many lines there are.
+
+    Raises:
+        UsageError: there is no table, or the place cannot be written.
+        BrokenFile: a table is damaged.
+    """
+    made = leaderboard_files(results, url)
+    for name, content in made.items():
+        write_bytes(out / name, content, sync=False)
+    return sum(name.startswith("badges/") for name in made)
+
+
+def badge(e: Entry, meaning: Meaning) -> str:
+    """A small picture for a repository: what leaks, by how much, beside a blind guess."""
+    left, right = f"leakbench: {meaning.label}, {e.task}", _said(e, meaning)
+    wide, more = (round(len(text) * WIDTH + 12) for text in (left, right))
+    drawn = {"left": left, "right": right, "wide": wide, "more": more, "css": COLOURS[e.standing]}
+    return page_environment(HERE).get_template("badge.svg.jinja").render(**drawn)
+
+
+def _said(e: Entry, meaning: Meaning) -> str:
+    if e.standing in ("too weak", "dead run"):
+        return {"too weak": "attack too weak", "dead run": "dead run"}[e.standing]
+    blind = "" if e.floor is None else f", blind {meaning.text(e.floor)}"
+    return f"{e.label}: {meaning.text(e.value)}{blind}"
+
+
+def _page(lines: Sequence[Entry], meanings: Mapping[str, Meaning], url: str) -> str:
+    style = joined_files((PAGE_PARTS / "base.css", HERE / "leaderboard.css"))
+    script = joined_files(
+        (PAGE_PARTS / "theme.js", PAGE_PARTS / "sort.js", HERE / "leaderboard.js")
+    )
+    commit, dirty = provenance.source()
+    page = page_environment(HERE).get_template("page.html.jinja")
+    counts = Counter(e.standing for e in lines)
+    return printable(
+        page.render(
+            style=style,
+            script=script,
+            policy=content_policy(style, script),
+            tasks=_by_task(lines),
+            meanings=meanings,
+            colours=COLOURS,
+            standings=[(word, counts[word]) for word in STANDINGS if counts[word]],
+            lines=lines,
+            order=STANDINGS,
+            settings=len({(e.task, e.label) for e in lines}),
+            methods=len({e.method for e in lines if e.method}),
+            url=url,
+            made=f"{commit[:7]}{'-dirty' * dirty}" if commit else "",
+        )
+    )
+
+
+def _by_task(lines: Sequence[Entry]) -> list[tuple[str, list[tuple[str, list[Entry]]]]]:
+    """(task, (metric, its lines)), as they are ordered."""
+    out: list[tuple[str, Any]] = []
+    for task, mine in groupby(lines, lambda e: e.task):
+        out.append((task, [(m, list(of)) for m, of in groupby(mine, lambda e: e.metric)]))
+    return out

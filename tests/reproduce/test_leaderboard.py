@@ -1,0 +1,248 @@
+"""The leaderboard says what the tables say, acquits nobody, and has an address for each line."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import re
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from helpers.browser import needs_browser, opened, started
+
+from leakbench.base import registry
+from leakbench.cli import run
+from leakbench.reproduce.leaderboard.entry import slug, standing
+from leakbench.reproduce.leaderboard.page import leaderboard_files, write_leaderboard
+from leakbench.reproduce.row import Measurement, Row
+from leakbench.reproduce.strongest import Rivals
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "results"
+
+
+@pytest.fixture(scope="module")
+def made():
+    return leaderboard_files(RESULTS, "https://example.org/board/")
+
+
+@pytest.fixture(scope="module")
+def lines(made):
+    return json.loads(made["leaderboard.json"])["entries"]
+
+
+def attacked(value, low, high, **more):
+    """A row of a table: an attack on prototypes, blind .1, undefended .9."""
+    told = {"floor": 0.1, "control": 0.9, "attack": "prototype_leakage", "metric": "p_leak", **more}
+    ours = Measurement(value=value, low=low, high=high, n=10, unit="client")
+    case = {"recipe": "r", "scale": "smoke", "dataset": "digits", "task": "digits", "label": "M"}
+    return Row(**case, method="fedgn", measure="p_leak", attack_params={}, ours=ours, **told)
+
+
+@pytest.mark.parametrize(
+    ("found", "flags", "control", "word"),
+    [
+        ((0.9, 0.6, 1.0), (), 0.9, "leaks"),
+        ((0.6, 0.49, 0.7), (), 0.9, "leaks in part"),  # half of the way is .5
+        ((0.2, 0.11, 0.3), (), 0.9, "leaks in part"),
+        ((0.2, 0.05, 0.3), (), 0.9, "cannot tell"),
+        ((0.0, 0.0, 0.05), (), 0.9, "cannot tell"),  # far below a blind guess acquits nobody
+        ((0.1, 0.05, 0.2), ("control_failed",), 0.9, "too weak"),
+        ((0.3, 0.2, 0.4), ("control_failed",), 0.9, "leaks in part"),
+        ((0.1, 0.05, 0.2), (), 0.1, "too weak"),
+        ((0.9, 0.6, 1.0), ("dead_run",), 0.9, "dead run"),
+    ],
+)
+def test_a_standing_by_hand(found, flags, control, word):
+    row = attacked(*found, flags=frozenset(flags), control=control)
+    assert standing(Rivals((row,), (row,))) == word
+
+
+def test_the_attack_that_leaks_for_sure_counts_beside_a_higher_and_wider_one():
+    sure, wide = attacked(0.7, 0.6, 0.8), attacked(0.8, 0.2, 1.0, attack="prototype_averaging")
+    assert standing(Rivals((sure, wide), (sure, wide))) == "leaks"
+
+
+def read(recipe, scale):
+    with (RESULTS / recipe / f"{scale}.csv").open(encoding="utf-8", newline="") as file:
+        return [r for r in csv.DictReader(file) if r["attack"] and r["value"]]
+
+
+def test_every_line_is_a_row_of_its_table_and_the_strongest_there(lines):
+    """Read with nothing but csv; of proportions, where a larger number is more of a leak."""
+    compared = 0
+    for e in lines:
+        rows = [
+            r
+            for r in read(e["recipe"], e["scale"])
+            if (r["dataset"], r["label"], r["metric"]) == (e["dataset"], e["label"], e["metric"])
+        ]
+        same = [r for r in rows if float(r["value"]) == e["value"]]
+        assert any(r["attack"] == e["attack"].split("(")[0] for r in same), e["address"]
+        if e["metric"] in ("p_leak", "recovered", "identification"):
+            assert e["value"] == max(float(r["value"]) for r in rows), e["address"]
+            compared += 1
+    assert compared > 90
+
+
+def test_no_live_table_says_worse_of_a_setting(lines):
+    listed = {(e["task"], e["label"], e["metric"]): e for e in lines}
+    assert len(listed) == len(lines)
+    for path in RESULTS.glob("*/*.csv"):
+        if path.stem not in ("smoke", "small"):
+            continue
+        for r in read(path.parent.name, path.stem):
+            e = listed.get((r["task"], r["label"], r["metric"]))
+            if r["metric"] == "p_leak" and "dead_run" not in r["flags"]:
+                assert e is not None
+                if "control_failed" not in r["flags"]:
+                    assert float(r["value"]) <= e["value"] + 1e-9, (path, r["label"])
+
+
+def test_no_line_is_acquitted_and_the_unjudged_come_last(lines, made):
+    words = {e["standing"] for e in lines}
+    assert words == {"leaks", "leaks in part", "cannot tell", "too weak", "dead run"}
+    said = re.findall(r'<span class="word \w+">([^<]*)<', made["index.html"].decode())
+    assert said == [e["standing"] for e in lines]
+    for one, after in itertools.pairwise(lines):
+        if (one["task"], one["metric"]) == (after["task"], after["metric"]):
+            unjudged = [
+                e["share"] is None or e["standing"] in ("too weak", "dead run")
+                for e in (one, after)
+            ]
+            assert unjudged == sorted(unjudged)
+
+
+def test_every_line_has_an_address_and_a_badge(lines, made):
+    page = made["index.html"].decode()
+    found = re.findall(r'<tbody id="([^"]+)"', page)
+    assert found == [e["address"] for e in lines]
+    assert len(set(found)) == len(found)
+    assert all(re.fullmatch(r"[a-z0-9.-]+", address) for address in found)
+    assert {n for n in made if n.startswith("badges/")} == {f"badges/{a}.svg" for a in found}
+    assert all(f"https://example.org/board/badges/{a}.svg" in page for a in found)
+
+
+def test_a_badge_says_number_and_blind_guess(lines, made):
+    (e,) = [e for e in lines if e["address"] == "cifar100-fedhide-0.1-10-p-leak"]
+    root = ElementTree.fromstring(made[f"badges/{e['address']}.svg"])
+    texts = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == ["leakbench: P_leak, cifar100", "FedHide(0.1, 10): 1.00, blind 0.01"]
+    assert e["standing"] == "leaks"
+
+
+def test_two_settings_whose_names_differ_by_a_sign_have_two_addresses(tmp_path):
+    table = (RESULTS / "fedhide-table4" / "smoke.csv").read_text(encoding="utf-8")
+    folder = tmp_path / "fedhide-table4"
+    folder.mkdir()
+    (folder / "smoke.csv").write_text(table.replace('"FedHide(0.1, 5)"', '"FedHide(0.1; 10)"'))
+    told = json.loads(leaderboard_files(tmp_path)["leaderboard.json"])["entries"]
+    mine = {e["label"]: e["address"] for e in told if e["label"].startswith("FedHide(0.1")}
+    assert slug("FedHide(0.1; 10)") == slug("FedHide(0.1, 10)")
+    assert len({*mine.values()}) == len(mine) >= 2
+
+
+def test_what_a_table_names_is_text_and_nothing_else(tmp_path):
+    folder = tmp_path / "fedhide-table4"
+    shutil.copytree(RESULTS / "fedhide-table4", folder)
+    path = folder / "smoke.csv"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("FedCS(0.5)", "<script>alert(1)</script>"), encoding="utf-8")
+    files = leaderboard_files(tmp_path)
+    assert b"<script>alert" not in b"".join(files.values()).replace(files["leaderboard.json"], b"")
+    assert b"&lt;script&gt;alert(1)" in files["index.html"]
+
+
+def test_a_folder_without_tables_is_said(tmp_path, capsys):
+    assert run(["leaderboard", str(tmp_path), "-o", str(tmp_path / "out")]) == 2
+    assert "leakbench reproduce" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_writes_it(tmp_path, capsys, lines):
+    assert run(["leaderboard", str(RESULTS), "-o", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"page": str(tmp_path / "index.html"), "lines": len(lines)}
+    assert len(list((tmp_path / "badges").iterdir())) == len(lines)
+
+
+def test_every_attack_named_is_one_of_ours(lines):
+    assert {e["attack"].split("(")[0] for e in lines} <= set(registry.names("attacks"))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with started() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    out = tmp_path_factory.mktemp("board")
+    write_leaderboard(RESULTS, out)
+    return out / "index.html"
+
+
+@needs_browser
+@pytest.mark.slow
+class TestInABrowser:
+    def test_search_and_filters_hide_what_does_not_fit(self, browser, page_file, lines):
+        with opened(browser, page_file) as page:
+            page.fill("#find", "fedhide unmixing")
+            page.select_option("#task", "cifar100")
+            mine = [
+                e
+                for e in lines
+                if e["task"] == "cifar100"
+                and "unmixing" in f"{e['attack']} {e['tried']}{e['untried']}"
+            ]
+            shown = page.locator("tbody:visible").evaluate_all("found => found.map((b) => b.id)")
+            assert set(shown) == {e["address"] for e in mine if "FedHide" in e["label"]}
+            assert page.locator("#count").inner_text() == f"{len(shown)} of {len(lines)}"
+            assert page.locator("section:visible").count() == 1
+            page.select_option("#standing", "too weak")
+            assert page.locator("tbody:visible").count() == 0
+
+    def test_an_address_opens_its_line_whatever_is_filtered(self, browser, page_file):
+        with opened(browser, page_file) as page:
+            page.fill("#find", "no such thing")
+            page.evaluate("location.hash = '#cifar100-fedhide-0.1-10-p-leak'")
+            line = page.locator("[id='cifar100-fedhide-0.1-10-p-leak']")
+            line.locator(".more").wait_for(state="visible")
+            assert line.locator("button.opens").get_attribute("aria-expanded") == "true"
+            assert page.locator(".more:visible").count() == 1
+            line.locator("button.opens").press("Enter")
+            assert page.locator(".more:visible").count() == 0
+
+    def test_a_sorted_table_keeps_each_line_with_what_belongs_to_it(self, browser, page_file):
+        with opened(browser, page_file) as page:
+            table = page.locator("section[data-task='digit-pairs'] table").first
+            before = table.locator("tbody").evaluate_all("found => found.map((b) => b.id)")
+            table.get_by_role("button", name="How far").click()
+            table.get_by_role("button", name="How far").click()
+            after = table.locator("tbody").evaluate_all("found => found.map((b) => b.id)")
+            assert sorted(after) == sorted(before)
+            assert after != before
+            shares = table.locator("tbody > tr:first-child > td:nth-child(2)").evaluate_all(
+                "found => found.map((c) => c.dataset.v === undefined ? null : Number(c.dataset.v))"
+            )
+            judged = [s for s in shares if s is not None]
+            assert judged == sorted(judged, reverse=True)
+            assert table.locator("tbody > tr:nth-child(2).more").count() == len(before)
+
+    def test_a_phone_needs_no_scrolling_sideways(self, browser, page_file):
+        with opened(browser, page_file, 390, 844) as page:
+            assert page.evaluate("document.documentElement.scrollWidth") == 390
+            wide = page.evaluate(
+                "[...document.querySelectorAll('tbody *')].filter((e) =>"
+                " e.getClientRects().length && e.getBoundingClientRect().right > 390).length"
+            )
+            assert wide == 0
+
+    def test_without_script_every_line_stands_open(self, browser, page_file, lines):
+        with opened(browser, page_file, java_script_enabled=False) as page:
+            assert page.locator(".more:visible").count() == len(lines)
+            assert page.locator(".filter:visible").count() == 0
