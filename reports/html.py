@@ -38,6 +38,7 @@ from reports._page.stages import worse_before
 from reports._page.strip import strip
 from reports._page.summary import table
 from reports._page.sure import how_sure
+from reports._page.sweeps import sweeps
 from reports._words import PROBE, RUNGS, about, several
 
 TEMPLATES = Path(__file__).parent / "_page" / "templates"
@@ -117,6 +118,7 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
             numbers=numbers(data),
             metrics=_metrics(data),
             rounds=rounds(data),
+            sweeps=sweeps(data),
             maps=maps(data),
             gallery=shown or gallery(data),
             missing=not_here(data),

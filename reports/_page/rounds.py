@@ -14,7 +14,7 @@ from leakbench.base import Meaning
 from leakbench.judging import WORST, Question
 from leakbench.reporting import Curve, ReportData, ShownSetting
 from leakbench.results import COLLAPSED_COSINE, COLLAPSED_RATIO, DIAGNOSTIC, Utility, setting_names
-from reports._chart.lines import ROOM, Axis, CurveLine, lines
+from reports._chart.lines import ROOM, Across, Axis, CurveLine, Trace, lines
 from reports._chart.scale import top_of
 from reports._chart.svg import width
 from reports._words import several
@@ -184,7 +184,9 @@ class _Panels:
             verdict = verdicts.get(s.index)
             if s.index in curves:
                 word = _word(verdict.word, verdict.tone) if verdict else ""
-                name = CurveLine(curves[s.index], self.names[s.index], "dead" if s.dead else word)
+                name = CurveLine(
+                    _trace(curves[s.index]), self.names[s.index], "dead" if s.dead else word
+                )
                 family, dash = self.looks[s.index]
                 drawn.append(replace(name, family=family, dash=dash))
             elif question and verdict and verdict.word in UNSAID:
@@ -196,12 +198,17 @@ class _Panels:
             sub = (
                 f"{sub}; verdicts on {asked[-1].label}" if sub else f"verdicts on {asked[-1].label}"
             )
-        return Panel(title, sub, lines(title, drawn, self.last, axis), left)
+        across = Across.rounds([line.trace for line in drawn], self.last)
+        return Panel(title, sub, lines(title, drawn, across, axis), left)
 
     def _told(self, title: str, curves: Mapping[int, Curve], axis: Axis) -> str:
         """What a chart of dots at one round would show."""
         found = [f"{self.names[i]} {axis.text(c.value[0])}" for i, c in curves.items()]
         return f"{title}, scored once, so there is no line: {', '.join(found)}."
+
+
+def _trace(c: Curve) -> Trace:
+    return Trace(c.rounds, c.value, c.low, c.high, c.floor)
 
 
 def _word(word: str, tone: str) -> str:
