@@ -66,7 +66,7 @@ ATTACKERS = (
     ),
 )
 GHOST = (
-    "Small circles: the paper's own attack on the same run; arrows lead from them to the chosen"
+    "Grey bars: the paper's own attack on the same run; arrows lead from them to the chosen"
     " attacker."
 )
 

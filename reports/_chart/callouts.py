@@ -46,7 +46,8 @@ def obstacles(
         a, b = sorted((plot.xs(p.row.value.low), plot.xs(p.row.value.high)))
         taken.append((a, p.y - 3, b, p.y + 3))
         if p.paper is not None:
-            taken.append((min(p.paper, p.x) - 4, p.y - 3, max(p.paper, p.x), p.y + 3))
+            taken.append((min(p.paper, p.x), p.y - 3, max(p.paper, p.x), p.y + 3))
+            taken.append((p.paper - 3, p.y - 6, p.paper + 3, p.y + 6))
     for (ax, ay), (bx, by) in pairwise(front):
         taken.append((min(ax, bx) - 2, min(ay, by) - 2, max(ax, bx) + 2, max(ay, by) + 2))
     return taken

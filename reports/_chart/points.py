@@ -67,7 +67,7 @@ def way(p: PlotPoint, plot: Plot, *, stressed: bool = False) -> Markup:
         )
     if p.paper is not None:
         lines.append(path(arrow(p), class_="arrow"))
-        lines.append(tag("circle", cx=p.paper, cy=p.y, r=3.2, class_="ghost"))
+        lines.append(tag("path", d=f"M{p.paper:.1f} {p.y - 5:.1f}v10", class_="ghost"))
     classes = "go" + " front-one" * stressed + " faint" * p.faint
     return tag("g", *lines, class_=classes, data_id=p.index, data_family=p.family)
 
@@ -81,7 +81,7 @@ def arrow(p: PlotPoint) -> list[tuple[float, float]]:
         return []
     to = 1 if p.x > p.paper else -1
     tip, back = p.x - to * 9, p.x - to * 13
-    return [(p.paper + to * 4, p.y), (tip, p.y), (back, p.y - 3), (tip, p.y), (back, p.y + 3)]
+    return [(p.paper, p.y), (tip, p.y), (back, p.y - 3), (tip, p.y), (back, p.y + 3)]
 
 
 def mark(p: PlotPoint, kind: str) -> Markup:

@@ -34,7 +34,7 @@ def track_scale(question: Question) -> AxisScale | None:
 def track(judged: Sequence[Judged], scale: AxisScale | None) -> Markup:
     """One track for one setting or for a folded family.
 
-    Rings stand where papers' own attacks are, dots where the worst case is.
+    Bars stand where papers' own attacks are, dots where the worst case is.
     """
     rows = [(j, row_of(j, PAPER), w) for j in judged if (w := j.verdict.worst)]
     if scale is None or not rows:
@@ -47,7 +47,7 @@ def track(judged: Sequence[Judged], scale: AxisScale | None) -> Markup:
     ends = [(scale(p.value.value), scale(w.value.value)) for _, p, w in rows if p]
     if ends:
         parts.append(_line(min(a for a, _ in ends), max(b for _, b in ends), "lk"))
-    parts += [_dot(a, "paper", 3.6) for a, _ in ends]
+    parts += [_upright(a, "d paper") for a, _ in ends]
     parts += [_dot(scale(w.value.value), look(j), 4.6) for j, _, w in rows]
     return tag("svg", *parts, class_="trk", aria_hidden="true")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging import Question
+from leakbench.judging import PAPER, Question
 from leakbench.results import Number
 from reports._chart.scale import AxisScale, leakage
 from reports._chart.svg import tag
@@ -60,12 +60,19 @@ def track(to: AxisScale, dots: Iterable[Dot], *, bars: bool = False) -> Markup:
         told.append(f"{dot.name} {text(value.value)}")
         if bars:
             inside.append(_across(to(value.low), to(value.high), "span"))
-        at = {"cx": percent(to(value.value)), "cy": MIDDLE, "r": 4.5}
-        inside.append(tag("circle", **at, class_=f"k {dot.kind}"))
+        inside.append(_mark(to(value.value), dot.kind))
     told.append(f"nothing defended {text(control)}")
     label = ", ".join(told)
     size = {"width": "100%", "height": HEIGHT}
     return tag("svg", *inside, class_="track", role="img", aria_label=label, **size)
+
+
+def _mark(x: float, kind: str) -> Markup:
+    """A dot; the paper's own attack is a bar, which no verdict is."""
+    at = percent(x)
+    if kind == PAPER:
+        return tag("line", x1=at, x2=at, y1=MIDDLE - 5, y2=MIDDLE + 5, class_=f"k {kind}")
+    return tag("circle", cx=at, cy=MIDDLE, r=4.5, class_=f"k {kind}")
 
 
 def percent(x: float) -> str:

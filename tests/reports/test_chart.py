@@ -529,10 +529,11 @@ def test_strip_leaves_out_no_line_of_a_check_without_rows():
 def test_a_track_stands_in_percent_of_the_charts_own_axis():
     question = ask(attacked(SIGMA[0], 0.9, 0.1, 0.5, 0.6))
     drawn = track(question.judged, track_scale(question))
-    assert re.findall(r'<circle cx="([\d.]+%)" cy="50%" r="[\d.]+" class="d (\w+)"', drawn) == [
-        ("10.0%", "paper"),
-        ("60.0%", "part"),
-    ]
+    dots = re.findall(r'<circle cx="([\d.]+%)" cy="50%" r="[\d.]+" class="d (\w+)"', drawn)
+    assert dots == [("60.0%", "part")]
+    # An empty dot says that a setting held: the paper's own attack is a bar, wherever it is drawn.
+    bars = re.findall(r'<line x1="([\d.]+%)" x2="([\d.]+%)"[^>]* class="d paper"', drawn)
+    assert bars == [("10.0%", "10.0%")]
     common = {"leaks": "down", "floor": 0.6, "control": 0.02, "probe": False, "width": 0.01}
     turned = ask(
         [

@@ -72,8 +72,8 @@ page.draw = (() => {
   const arrow = (part, from, to, top, faint) => {
     const way = to > from ? 1 : -1, tip = to - way * 9;
     const drawn = !faint && Math.abs(to - from) >= 14;
-    part.arrow.setAttribute("d", drawn ? path([[from + way * 4, top], [tip, top], [tip - way * 4, top - 3], [tip, top], [tip - way * 4, top + 3]]) : "");
-    put(part.ghost, { cx: fixed(from), cy: fixed(top) });
+    part.arrow.setAttribute("d", drawn ? path([[from, top], [tip, top], [tip - way * 4, top - 3], [tip, top], [tip - way * 4, top + 3]]) : "");
+    part.ghost.setAttribute("d", `M${fixed(from)} ${fixed(top - 5)}v10`);
   };
 
   // Labels stand where Python put them; in a zoomed chart simply beside their points, if these are few.
