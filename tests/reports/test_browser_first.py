@@ -66,6 +66,15 @@ def test_a_page_opens_short(browser, paths, name):
         assert page.evaluate("document.documentElement.scrollHeight") <= PIXELS
 
 
+@pytest.mark.parametrize("name", ["full", "forty", "one"])
+def test_the_verdict_comes_at_once_on_a_desk_and_on_a_phone(browser, paths, name):
+    with opened(browser, paths[name]) as page:
+        assert page.locator(".top").bounding_box()["height"] < 60  # one row
+    with opened(browser, paths[name], 390, 844) as page:
+        assert page.locator(".intro:visible h1").bounding_box()["y"] < 160
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
 def test_accusations_are_seen_before_anything_is_opened(page):
     seen = page.evaluate("document.body.innerText")
     for words in (
