@@ -30,7 +30,7 @@ from reports._page.members import members
 from reports._page.missing import not_here
 from reports._page.numbers import numbers
 from reports._page.pictures import Gallery, gallery
-from reports._page.question import QuestionView, by_listener, tasks_of, view
+from reports._page.question import QuestionView, tasks_of, views
 from reports._page.recipes import recipes
 from reports._page.records import records
 from reports._page.rounds import rounds
@@ -84,14 +84,14 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
     characters are shown.
     """
     marks = shapes([s.family for s in data.settings])
-    views = [view(ident, question, data, marks) for ident, question in by_listener(data.questions)]
-    final = [v for v in views if not v.early]
-    drawn = chart_data({v.ident: v.scenes for v in views if v.scenes})
-    moves = {"lists": {v.ident: v.moves for v in views if v.moves}}
+    every_view = views(data, marks)
+    final = [v for v in every_view if not v.early]
+    drawn = chart_data({v.ident: v.scenes for v in every_view if v.scenes})
+    moves = {"lists": {v.ident: v.moves for v in every_view if v.moves}}
     ladders = [ladder(v.ident, v.question, marks) for v in _most_judged_first(final)]
     style, script = joined_files(STYLES), joined_files(SCRIPTS)
     every = records(data)
-    switched = {a for v in views for a in v.attackers}
+    switched = {a for v in every_view for a in v.attackers}
     page = (
         page_environment(TEMPLATES)
         .get_template("index.html.jinja")
@@ -100,13 +100,13 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
             style=style,
             script=script,
             policy=content_policy(style, script),
-            views=views,
+            views=every_view,
             final=final,
-            early=[v for v in views if v.early],
+            early=[v for v in every_view if v.early],
             worse=worse_before(data.questions),
             rungs=RUNGS,
             charts=block(drawn | moves),
-            switch=tasks_of(views),
+            switch=tasks_of(every_view),
             attackers=[a for a in ATTACKERS if a in switched],
             worst=next(a for a in ATTACKERS if a.key == WORST),
             ghost=GHOST,

@@ -17,6 +17,7 @@ from .notebook_figure import NotebookFigure as NotebookFigure
 from .printable_text import one_line as one_line
 from .printable_text import printable as printable
 from .printable_text import printable_json as printable_json
+from .printable_text import slug as slug
 from .reason import GONE as GONE
 from .reason import Reason as Reason
 from .reason_words import parameters_text as parameters_text

@@ -18,6 +18,7 @@ from reports._chart.chart import chart
 from reports._chart.plot import NARROW, WIDE, plot
 from reports._chart.points import icon
 from reports._chart.scene import Scene, scene
+from reports._page.addresses import addresses
 from reports._page.attackers import list_moves
 from reports._page.list import Group, groups
 from reports._words import about
@@ -30,6 +31,7 @@ class QuestionView:
     """A question as the page shows it."""
 
     ident: str
+    address: str  # what stands behind # in a link to it
     question: Question
     kicker: str
     bar: list[tuple[str, str, str, str]]
@@ -87,8 +89,15 @@ def _heard(question: Question) -> list[tuple[int, Question]]:
     return list(enumerate(question.heard, 1))
 
 
-def view(
-    ident: str, question: Question, data: ReportData, marks: Mapping[str, str]
+def views(data: ReportData, marks: Mapping[str, str]) -> list[QuestionView]:
+    """Every question, to anyone and by who listened."""
+    asked = list(by_listener(data.questions))
+    at = addresses("question", [(q.task, q.label) for _, q in asked])
+    return [_view(i, where, q, data, marks) for (i, q), where in zip(asked, at, strict=True)]
+
+
+def _view(
+    ident: str, address: str, question: Question, data: ReportData, marks: Mapping[str, str]
 ) -> QuestionView:
     """One question's charts, list and sentences."""
     attackers, scenes = tuple(present(question)), dict[str, tuple[Scene, Scene]]()
@@ -100,6 +109,7 @@ def view(
     listed = groups(question, marks)
     return QuestionView(
         ident=ident,
+        address=address,
         question=question,
         kicker=_kicker(question, data),
         bar=counts(question),

@@ -19,6 +19,7 @@ from leakbench.results import CASCADE, Number
 from leakbench.words import ATTACKERS, ORACLES, plural
 from reports._chart.scale import AxisScale
 from reports._chart.track import Dot, scale, track
+from reports._page.addresses import addresses
 from reports._page.clients import differ, strip, worst_off
 from reports._words import NOT_RECORDED, claim, claimed, interval, several, span
 
@@ -64,6 +65,7 @@ class Record:
     """Everything about one setting."""
 
     setting: ShownSetting
+    address: str  # what stands behind # in a link to it
     word: str
     tone: str
     utility: str
@@ -83,11 +85,17 @@ def records(data: ReportData) -> list[Record]:
     for q in (one for asked in data.questions for one in (asked, *asked.heard)):
         attacked = any(j.verdict.worst for j in q.judged)
         asked.append((q, scale(q) if attacked else None))
-    return [_record(s, asked, draw=len(data.settings) <= DRAWN) for s in data.settings]
+    at = addresses("setting", [(s.task, s.name) for s in data.settings])
+    draw = len(data.settings) <= DRAWN
+    return [_record(s, asked, where, draw=draw) for s, where in zip(data.settings, at, strict=True)]
 
 
 def _record(
-    setting: ShownSetting, asked: Sequence[tuple[Question, AxisScale | None]], *, draw: bool
+    setting: ShownSetting,
+    asked: Sequence[tuple[Question, AxisScale | None]],
+    address: str,
+    *,
+    draw: bool,
 ) -> Record:
     found = [(q, to, j) for q, to in asked for j in q.judged if j.setting.index == setting.index]
     verdict = found[0][2].verdict if found else None
@@ -97,6 +105,7 @@ def _record(
         shown |= {f"{w['name']}.{k}": v for k, v in w.get("params", {}).items()}
     return Record(
         setting=setting,
+        address=address,
         word=verdict.word if verdict else "not attacked",
         tone=verdict.tone if verdict else "none",
         utility=utility_text(setting),

@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 import pytest
 from helpers.browser import needs_browser, opened, started
 
-from leakbench.base import registry
+from leakbench.base import registry, slug
 from leakbench.cli import run
-from leakbench.reproduce.leaderboard.entry import slug, standing
+from leakbench.reproduce.leaderboard.entry import standing
 from leakbench.reproduce.leaderboard.page import leaderboard_files, write_leaderboard
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.reproduce.strongest import Rivals

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Literal, Self, get_args
 
-from leakbench.base import provenance
+from leakbench.base import provenance, slug
 from leakbench.base.part import Part
 from leakbench.reproduce.fitting import Fits
 from leakbench.reproduce.row import Row
@@ -150,12 +148,6 @@ def standing(q: Rivals) -> Standing:
 def address(task: str, label: str, metric: str) -> str:
     """What stands behind # in a link to it."""
     return "-".join(slug(part) for part in (task, label, metric))
-
-
-def slug(text: str) -> str:
-    """In small letters, digits and hyphens; letters beyond ASCII by their names."""
-    spelt = [c if c.isascii() else f" {unicodedata.name(c, 'x').split()[-1]} " for c in text]
-    return re.sub(r"[^a-z0-9.]+", "-", "".join(spelt).lower()).strip("-")
 
 
 def _gain(r: Row | None) -> Gain | None:

@@ -100,6 +100,18 @@
   });
   addEventListener("afterprint", () => { if (chosen) ask(chosen); });
   page.choose = choose;
+  // An address of a question sets the switches that lead to it.
+  page.asked = (ident) => {
+    const chosen = one(`.asked input[value="${askedOf(ident)}"]`), who = one(`.heard input[value="${ident}"]`);
+    if (chosen) {
+      chosen.checked = true;
+      const { task } = chosen.closest(".asked").dataset, switched = one(`input[name=task][value="${task}"]`);
+      if (switched) switched.checked = true;
+      for (const field of all(".asked")) field.hidden = field.dataset.task !== task || all("input", field).length < 2;
+    }
+    if (who) who.checked = true;
+    ask(ident);
+  };
   const first = all(".question").find((s) => !s.closest(".early"));
   if (first) ask(first.id);
 }

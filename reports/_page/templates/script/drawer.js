@@ -28,7 +28,7 @@
     record.replaceWith(mark);
     inside.append(record);
     page.opened = id;
-    one("#drawer-title").textContent = by.dataset.name ?? one("h3", record)?.textContent.trim() ?? "Setting";
+    one("#drawer-title").textContent = by.dataset.name ?? one("h3", record)?.firstChild.textContent.trim() ?? "Setting";
     // Beside the page where that is wide enough, else in it, below what was chosen: it covers neither list nor switch.
     if (narrow.matches) (by.closest("figure, .list > section") ?? by).after(drawer);
     else document.body.append(drawer);

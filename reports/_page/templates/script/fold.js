@@ -11,6 +11,8 @@
     const to = location.hash && target();
     if (!to) return;
     open(to);
+    const words = to.closest(".intro[data-of]"); // of a question that may not be the chosen one
+    if (words) page.asked(words.dataset.of);
     to.scrollIntoView();
   };
   addEventListener("hashchange", follow);
