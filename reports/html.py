@@ -137,6 +137,41 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
     return printable(page)
 
 
+def brief(data: ReportData) -> str:
+    """What a reader of two sheets of paper must know: no script, and the first question alone.
+
+    Of the others stands what was found in a sentence each.
+    """
+    marks = shapes([s.family for s in data.settings])
+    every_view = views(data, marks)
+    final = [v for v in every_view if not v.early and v.question.listener is None]
+    steps = [ladder(v.ident, v.question, marks) for v in final[:1]]
+    style = joined_files(STYLES)
+    page = page_environment(TEMPLATES).get_template("brief.html.jinja")
+    return printable(
+        page.render(
+            data=data,
+            style=style,
+            policy=content_policy(style),
+            views=every_view,
+            final=final[:1],
+            others=final[1:],
+            switch=[],
+            attackers=[],
+            worst=next(a for a in ATTACKERS if a.key == WORST),
+            ghost=GHOST,
+            probe=PROBE,
+            ladders=[found for found in steps if found],
+            sure=how_sure(data),
+            again=[],
+            fills=half_fill() + plot_fills(),
+            check=strip(data.check),
+            seeds=sorted({len(s.seeds) for s in data.settings}),
+            tasks=sorted({s.task for s in data.settings}),
+        )
+    )
+
+
 def _most_judged_first(views: Sequence[QuestionView]) -> list[QuestionView]:
     """Real messages before probes; each listener's beside anyone's."""
     place: dict[str, tuple[bool, int]] = {}

@@ -14,10 +14,10 @@ from .lazy import torch as torch
 from .meaning import Meaning as Meaning
 from .meaning import Topic as Topic
 from .notebook_figure import NotebookFigure as NotebookFigure
+from .page_addresses import addresses as addresses
 from .printable_text import one_line as one_line
 from .printable_text import printable as printable
 from .printable_text import printable_json as printable_json
-from .printable_text import slug as slug
 from .reason import GONE as GONE
 from .reason import Reason as Reason
 from .reason_words import parameters_text as parameters_text

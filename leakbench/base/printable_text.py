@@ -6,7 +6,6 @@ Without control characters and without what turns the reading direction or canno
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import Any
 
 # C0 but tab and newline, DEL and C1; zero-width, direction marks and overrides; line separators;
@@ -32,12 +31,6 @@ def on_one_line(text: str) -> str:
 def one_line(text: str) -> str:
     """The same on one line, without blanks side by side."""
     return " ".join(printable(text).split())
-
-
-def slug(text: str) -> str:
-    """In small letters, digits, dots and hyphens; a letter beyond ASCII by its name."""
-    spelt = [c if c.isascii() else f" {unicodedata.name(c, 'x').split()[-1]} " for c in text]
-    return re.sub(r"[^a-z0-9.]+", "-", "".join(spelt).lower()).strip("-")
 
 
 def printable_json(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from leakbench.base import addresses
 from leakbench.judging import TO, WORST, Question
 from leakbench.reporting import ReportData
 from leakbench.words import AttackerKind, counts, present
@@ -18,7 +19,6 @@ from reports._chart.chart import chart
 from reports._chart.plot import NARROW, WIDE, plot
 from reports._chart.points import icon
 from reports._chart.scene import Scene, scene
-from reports._page.addresses import addresses
 from reports._page.attackers import list_moves
 from reports._page.list import Group, groups
 from reports._words import about
@@ -92,7 +92,7 @@ def _heard(question: Question) -> list[tuple[int, Question]]:
 def views(data: ReportData, marks: Mapping[str, str]) -> list[QuestionView]:
     """Every question, to anyone and by who listened."""
     asked = list(by_listener(data.questions))
-    at = addresses("question", [(q.task, q.label) for _, q in asked])
+    at = addresses([("question", q.task, q.label) for _, q in asked])
     return [_view(i, where, q, data, marks) for (i, q), where in zip(asked, at, strict=True)]
 
 

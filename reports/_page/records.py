@@ -13,13 +13,13 @@ from typing import Any
 from markupsafe import Markup
 
 from leakbench.attacking import TITLE
+from leakbench.base import addresses
 from leakbench.judging import WORST, Judged, Question, row_of
 from leakbench.reporting import ReportData, ShownSetting
 from leakbench.results import CASCADE, Number
 from leakbench.words import ATTACKERS, ORACLES, plural
 from reports._chart.scale import AxisScale
 from reports._chart.track import Dot, scale, track
-from reports._page.addresses import addresses
 from reports._page.clients import differ, strip, worst_off
 from reports._words import NOT_RECORDED, claim, claimed, interval, several, span
 
@@ -85,7 +85,7 @@ def records(data: ReportData) -> list[Record]:
     for q in (one for asked in data.questions for one in (asked, *asked.heard)):
         attacked = any(j.verdict.worst for j in q.judged)
         asked.append((q, scale(q) if attacked else None))
-    at = addresses("setting", [(s.task, s.name) for s in data.settings])
+    at = addresses([("setting", s.task, s.name) for s in data.settings])
     draw = len(data.settings) <= DRAWN
     return [_record(s, asked, where, draw=draw) for s, where in zip(data.settings, at, strict=True)]
 

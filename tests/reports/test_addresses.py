@@ -8,7 +8,7 @@ import pytest
 from helpers.browser import needs_browser, opened, started
 from helpers.report_data import built, report_data, row, setting
 
-from reports._page.addresses import addresses
+from leakbench.base import addresses
 from reports.html import Html, render
 
 
@@ -17,16 +17,19 @@ def ids(page):
 
 
 def test_an_address_is_made_of_the_name_alone():
-    names = [("digits", "FedGN σ 0.1"), ("digits", "FedHide α 0.1, K 5 + clip_noise")]
+    names = [
+        ("setting", "digits", "FedGN σ 0.1"),
+        ("setting", "digits", "FedHide α 0.1, K 5 + clip_noise"),
+    ]
     found = ["setting-digits-fedgn-sigma-0.1", "setting-digits-fedhide-alpha-0.1-k-5-clip-noise"]
-    assert addresses("setting", names) == found
-    assert addresses("setting", names[1:]) == found[1:]
+    assert addresses(names) == found
+    assert addresses(names[1:]) == found[1:]
 
 
 def test_names_that_differ_by_signs_have_two_addresses_and_both_are_said_so():
-    one, two = addresses("setting", [("digits", "A (1, 2)"), ("digits", "A (1; 2)")])
+    one, two = addresses([("digits", "A (1, 2)"), ("digits", "A (1; 2)")])
     assert one != two
-    assert one.startswith("setting-digits-a-1-2-")
+    assert one.startswith("digits-a-1-2-")
 
 
 def test_every_setting_and_question_has_one_and_no_two_are_alike():
@@ -76,7 +79,7 @@ class TestInABrowser:
         final = [q for q in data.questions if q.stage == "final"]
         assert len(final) > 1
         for q in (final[-1], final[0]):
-            (address,) = addresses("question", [(q.task, q.label)])
+            (address,) = addresses([("question", q.task, q.label)])
             with opened(browser, path) as page:
                 page.evaluate(f"location.hash = '#{address}'")
                 kicker = page.locator(f"[id='{address}']")

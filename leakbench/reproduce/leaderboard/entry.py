@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import Any, Literal, Self, get_args
 
-from leakbench.base import provenance, slug
+from leakbench.base import addresses, provenance
 from leakbench.base.part import Part
 from leakbench.reproduce.fitting import Fits
 from leakbench.reproduce.row import Row
@@ -102,7 +100,7 @@ class Entry(Part):
 
     @property
     def place(self) -> tuple[bool, float, str]:
-        """Among those of its metric: the least that surely leaks first, what is not judged last."""
+        """Among those of its metric: the smallest share first, what is not judged last."""
         judged = self.share is not None and self.standing not in ("too weak", "dead run")
         return not judged, self.share or 0.0, self.label
 
@@ -124,13 +122,8 @@ def entries(asked: Sequence[Rivals], rows: Sequence[Row], known: Fits) -> list[E
 
     ``rows``: of all tables; ``known``: which attacks fit which methods.
     """
-    names = [address(q.best.task, q.best.label, q.best.metric) for q in asked]
-    twice = {name for name, count in Counter(names).items() if count > 1}
-    out = []
-    for q, name in zip(asked, names, strict=True):
-        # Two names may differ by signs alone.
-        more = f"-{sha256(q.best.label.encode()).hexdigest()[:4]}" if name in twice else ""
-        out.append(Entry.of(q, q.untried(rows, known), name + more))
+    at = addresses([(q.best.task, q.best.label, q.best.metric) for q in asked])
+    out = [Entry.of(q, q.untried(rows, known), one) for q, one in zip(asked, at, strict=True)]
     return sorted(out, key=lambda e: (e.task, e.metric, *e.place))
 
 
@@ -143,11 +136,6 @@ def standing(q: Rivals) -> Standing:
     if q.beyond:
         return "leaks in part"
     return "too weak" if share(q.telling) is None else "cannot tell"
-
-
-def address(task: str, label: str, metric: str) -> str:
-    """What stands behind # in a link to it."""
-    return "-".join(slug(part) for part in (task, label, metric))
 
 
 def _gain(r: Row | None) -> Gain | None:

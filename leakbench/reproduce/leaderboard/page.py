@@ -16,6 +16,7 @@ from leakbench.base.meaning import Meaning
 from leakbench.reporting import PAGE_PARTS, content_policy, joined_files, page_environment
 from leakbench.reproduce import cards, fitting
 from leakbench.reproduce.leaderboard.entry import STANDINGS, Entry, Standing, entries
+from leakbench.reproduce.row import Row
 from leakbench.reproduce.strongest import meaning_of, rivals, worst
 
 HERE = Path(__file__).parent
@@ -50,7 +51,7 @@ def leaderboard_files(results: Path, url: str = "") -> dict[str, bytes]:
     known = fitting.read_fits(results / cards.FITTING)
     lines = entries(asked, rows, known)
     meanings = {q.best.metric: meaning_of(q.best) for q in asked}
-    made = {"index.html": _page(lines, meanings, url.rstrip("/")).encode()}
+    made = {"index.html": _page(lines, rows, meanings, url.rstrip("/")).encode()}
     told = [json.loads(e.model_dump_json()) for e in lines]
     made["leaderboard.json"] = pack_json({"schema": SCHEMA, "entries": told})
     return made | {f"badges/{e.address}.svg": badge(e, meanings[e.metric]).encode() for e in lines}
@@ -70,21 +71,24 @@ def write_leaderboard(results: Path, out: Path, url: str = "") -> int:
 
 
 def badge(e: Entry, meaning: Meaning) -> str:
-    """A small picture for a repository: what leaks, by how much, beside a blind guess."""
-    left, right = f"leakbench: {meaning.label}, {e.task}", _said(e, meaning)
+    """A small picture for a repository: whose, on what; how it stands, beside a blind guess."""
+    left, right = f"leakbench: {e.label}, {e.task}, {meaning.label}", _said(e, meaning)
     wide, more = (round(len(text) * WIDTH + 12) for text in (left, right))
     drawn = {"left": left, "right": right, "wide": wide, "more": more, "css": COLOURS[e.standing]}
     return page_environment(HERE).get_template("badge.svg.jinja").render(**drawn)
 
 
 def _said(e: Entry, meaning: Meaning) -> str:
+    """The word first: a number alone that is near a blind guess would look like privacy."""
     if e.standing in ("too weak", "dead run"):
-        return {"too weak": "attack too weak", "dead run": "dead run"}[e.standing]
-    blind = "" if e.floor is None else f", blind {meaning.text(e.floor)}"
-    return f"{e.label}: {meaning.text(e.value)}{blind}"
+        return {"too weak": "attack too weak to judge", "dead run": "dead run"}[e.standing]
+    blind = "" if e.floor is None else f" (blind guess {meaning.text(e.floor)})"
+    return f"{e.standing}: {meaning.text(e.value)}{blind}"
 
 
-def _page(lines: Sequence[Entry], meanings: Mapping[str, Meaning], url: str) -> str:
+def _page(
+    lines: Sequence[Entry], rows: Sequence[Row], meanings: Mapping[str, Meaning], url: str
+) -> str:
     style = joined_files((PAGE_PARTS / "base.css", HERE / "leaderboard.css"))
     script = joined_files(
         (PAGE_PARTS / "theme.js", PAGE_PARTS / "sort.js", HERE / "leaderboard.js")
@@ -105,6 +109,8 @@ def _page(lines: Sequence[Entry], meanings: Mapping[str, Meaning], url: str) -> 
             order=STANDINGS,
             settings=len({(e.task, e.label) for e in lines}),
             methods=len({e.method for e in lines if e.method}),
+            unattacked=cards.unattacked(rows),
+            partly=cards.partly(rows),
             url=url,
             made=f"{commit[:7]}{'-dirty' * dirty}" if commit else "",
         )
