@@ -185,7 +185,7 @@ class _Panels:
             if s.index in curves:
                 word = _word(verdict.word, verdict.tone) if verdict else ""
                 name = CurveLine(
-                    _trace(curves[s.index]), self.names[s.index], "dead" if s.dead else word
+                    trace_of(curves[s.index]), self.names[s.index], "dead" if s.dead else word
                 )
                 family, dash = self.looks[s.index]
                 drawn.append(replace(name, family=family, dash=dash))
@@ -207,7 +207,8 @@ class _Panels:
         return f"{title}, scored once, so there is no line: {', '.join(found)}."
 
 
-def _trace(c: Curve) -> Trace:
+def trace_of(c: Curve) -> Trace:
+    """What its line goes through."""
     return Trace(c.rounds, c.value, c.low, c.high, c.floor)
 
 

@@ -31,7 +31,7 @@ from leakbench.reporting.data import About, Clients, Embedding, Naming, Picture,
 from leakbench.reporting.png import Images, png
 from leakbench.reproduce.catalogue import RECIPES
 from leakbench.results.number import Missing
-from reports._chart.lines import LEFT, RIGHT, Axis, CurveLine, lines
+from reports._chart.lines import LEFT, RIGHT, Across, Axis, CurveLine, lines
 from reports._chart.points import shapes
 from reports._chart.track import Dot, scale, track
 from reports._page.clients import bars, strip, worst_off
@@ -39,6 +39,7 @@ from reports._page.ladder import SHOWN, ladder
 from reports._page.maps import gives_away
 from reports._page.pictures import Store, gallery
 from reports._page.recipes import TABLES
+from reports._page.rounds import trace_of
 from reports._page.sure import how_sure
 from reports.html import render
 
@@ -76,6 +77,9 @@ def test_the_ladder_stands_by_gain_and_leaves_out_what_counts_for_nobody():
     )
 
 
+CIRCLE = r'<circle cx="([\d.]+)%"'
+
+
 def test_dots_stand_where_the_table_has_them():
     question = prototypes(report_data())
     to = scale(question)
@@ -85,7 +89,8 @@ def test_dots_stand_where_the_table_has_them():
             if found is None:
                 continue
             drawn = str(track(to, [Dot(key, key, found)], bars=True))
-            [x] = re.findall(r'<circle cx="([\d.]+)%"', drawn)
+            mark = r'<line x1="([\d.]+)%"[^>]* class="k paper"' if key == "paper" else CIRCLE
+            [x] = re.findall(mark, drawn)
             share = (float(x) - to.start) / (to.stop - to.start)
             assert to.low + share * (to.high - to.low) == pytest.approx(found.value.value, abs=1e-3)
             assert f"blind guess {found.floor.value:.2f}" in drawn
@@ -270,10 +275,17 @@ def test_worst_off_clients_in_words_and_drawing():
 # rounds
 
 
+def over_rounds(title, shown, last):
+    """The drawing of curves, each with its name and more."""
+    made = [CurveLine(trace_of(found), name, **more) for found, name, more in shown]
+    across = Across.rounds([line.trace for line in made], last)
+    return str(lines(title, made, across, UNIT))
+
+
 def test_lines_go_through_the_curve_s_own_numbers():
     ends = {"low": (0.8, 0.4, 0.0), "high": (1.0, 0.6, 0.2), "floor": (0.05,) * 3}
     found = curve("p_leak", (0.9, 0.5, 0.1), rounds=(1, 10, 100), by="near", rung="paper", **ends)
-    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leaks")], 100, UNIT))
+    drawn = over_rounds("Leakage", [(found, "FedGN", {"verdict": "leaks"})], 100)
     [d] = re.findall(r'<path d="M([^"]*)" class="line f0 s0"', drawn)
     points = [tuple(map(float, p.split())) for p in d.split("L")]
     ticks = {
@@ -295,7 +307,7 @@ def test_lines_go_through_the_curve_s_own_numbers():
 def test_an_attack_over_all_rounds_is_a_dot_at_the_last():
     ends = {"low": (0.4,), "high": (0.6,), "floor": (0.05,)}
     found = curve("p_leak", (0.5,), rounds=(300,), by="mean", rung="method", **ends)
-    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leaks")], 300, UNIT))
+    drawn = over_rounds("Leakage", [(found, "FedGN", {"verdict": "leaks"})], 300)
     assert re.search(rf'<circle cx="{RIGHT:.0f}"', drawn)
     assert 'class="line f0 s0"' not in drawn
 
@@ -332,9 +344,8 @@ def test_lines_have_their_method_s_colour_and_labels_their_verdict(text):
 
 def test_a_label_is_cut_before_its_verdict():
     found = curve("p_leak", (0.5, 0.9), rounds=(1, 2), by="near")
-    drawn = str(
-        lines("x", [CurveLine(found, "a very long name of a setting " * 3, "leaks")], 2, UNIT)
-    )
+    name = "a very long name of a setting " * 3
+    drawn = over_rounds("x", [(found, name, {"verdict": "leaks"})], 2)
     assert re.search(r"a very long[^<]*…: leaks<", drawn)
 
 
@@ -342,11 +353,9 @@ def test_labels_at_the_ends_meet_their_own_look():
     made = []
     for i, v in enumerate((0.2, 0.9, 0.2, 0.5)):
         found = curve("p_leak", (0.5, v), rounds=(1, 2), by="near")
-        made.append(CurveLine(found, f"name f{i}", family=i))
-    found = re.findall(
-        r'<text x="[^"]*" y="([^"]*)" class="end (\w+) s0">name (\w+)<',
-        str(lines("x", made, 2, UNIT)),
-    )
+        made.append((found, f"name f{i}", {"family": i}))
+    pattern = r'<text x="[^"]*" y="([^"]*)" class="end (\w+) s0">name (\w+)<'
+    found = re.findall(pattern, over_rounds("x", made, 2))
     assert sorted(look for _, look, _ in found) == ["f0", "f1", "f2", "f3"]
     assert all(look == name for _, look, name in found)
     order = [name for _, _, name in sorted(found, key=lambda f: float(f[0]))]
