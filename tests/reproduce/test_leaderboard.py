@@ -46,14 +46,14 @@ def attacked(value, low, high, **more):
     ("found", "flags", "control", "word"),
     [
         ((0.9, 0.6, 1.0), (), 0.9, "leaks"),
-        ((0.6, 0.49, 0.7), (), 0.9, "leaks in part"),  # half of the way is .5
-        ((0.2, 0.11, 0.3), (), 0.9, "leaks in part"),
-        ((0.2, 0.05, 0.3), (), 0.9, "cannot tell"),
-        ((0.0, 0.0, 0.05), (), 0.9, "cannot tell"),  # far below a blind guess acquits nobody
-        ((0.1, 0.05, 0.2), ("control_failed",), 0.9, "too weak"),
-        ((0.3, 0.2, 0.4), ("control_failed",), 0.9, "leaks in part"),
-        ((0.1, 0.05, 0.2), (), 0.1, "too weak"),
-        ((0.9, 0.6, 1.0), ("dead_run",), 0.9, "dead run"),
+        ((0.6, 0.49, 0.7), (), 0.9, "leaks_in_part"),  # half of the way is .5
+        ((0.2, 0.11, 0.3), (), 0.9, "leaks_in_part"),
+        ((0.2, 0.05, 0.3), (), 0.9, "cannot_tell"),
+        ((0.0, 0.0, 0.05), (), 0.9, "cannot_tell"),  # far below a blind guess acquits nobody
+        ((0.1, 0.05, 0.2), ("control_failed",), 0.9, "too_weak"),
+        ((0.3, 0.2, 0.4), ("control_failed",), 0.9, "leaks_in_part"),
+        ((0.1, 0.05, 0.2), (), 0.1, "too_weak"),
+        ((0.9, 0.6, 1.0), ("dead_run",), 0.9, "dead_run"),
     ],
 )
 def test_a_standing_by_hand(found, flags, control, word):
@@ -104,13 +104,15 @@ def test_no_live_table_says_worse_of_a_setting(lines):
 
 def test_no_line_is_acquitted_and_the_unjudged_come_last(lines, made):
     words = {e["standing"] for e in lines}
-    assert words == {"leaks", "leaks in part", "cannot tell", "too weak", "dead run"}
+    assert words == {"leaks", "leaks_in_part", "cannot_tell", "too_weak", "dead_run"}
     said = re.findall(r'<span class="word \w+">([^<]*)<', made["index.html"].decode())
-    assert said == [e["standing"] for e in lines]
+    assert [words.replace("attack too", "too").replace(" ", "_") for words in said] == [
+        e["standing"] for e in lines
+    ]
     for one, after in itertools.pairwise(lines):
         if (one["task"], one["metric"]) == (after["task"], after["metric"]):
             unjudged = [
-                e["share"] is None or e["standing"] in ("too weak", "dead run")
+                e["share"] is None or e["standing"] in ("too_weak", "dead_run")
                 for e in (one, after)
             ]
             assert unjudged == sorted(unjudged)
@@ -135,8 +137,8 @@ def test_a_badge_says_number_and_blind_guess(lines, made):
         "leaks: 1.00 (blind guess 0.01)",
     ]
     for e in lines:  # a number near a blind guess never stands alone
-        word = "attack too weak" if e["standing"] == "too weak" else e["standing"]
-        assert f">{word}".encode() in made[f"badges/{e['address']}.svg"]
+        word = e["standing"].replace("too_", "attack too ").replace("_", " ")
+        assert f">{word}: ".encode() in made[f"badges/{e['address']}.svg"]
 
 
 def test_who_was_trained_and_not_attacked_is_named(made, lines):
@@ -215,7 +217,7 @@ class TestInABrowser:
             assert set(shown) == {e["address"] for e in mine if "FedHide" in e["label"]}
             assert page.locator("#count").inner_text() == f"{len(shown)} of {len(lines)}"
             assert page.locator("section:visible").count() == 1
-            page.select_option("#standing", "too weak")
+            page.select_option("#standing", "too_weak")
             assert page.locator("tbody:visible").count() == 0
 
     def test_an_address_opens_its_line_whatever_is_filtered(self, browser, page_file):

@@ -13,7 +13,7 @@ from leakbench.reproduce.strongest import Rivals, number_of_row, share, spelled,
 
 # From the worst on. Nothing is said to hold: a table holds the attacks of a paper, not the standard
 # ensemble, and an acquittal needs that.
-Standing = Literal["leaks", "leaks in part", "cannot tell", "too weak", "dead run"]
+Standing = Literal["leaks", "leaks_in_part", "cannot_tell", "too_weak", "dead_run"]
 STANDINGS: tuple[Standing, ...] = get_args(Standing)
 HALF = 0.5
 
@@ -101,7 +101,7 @@ class Entry(Part):
     @property
     def place(self) -> tuple[bool, float, str]:
         """Among those of its metric: the smallest share first, what is not judged last."""
-        judged = self.share is not None and self.standing not in ("too weak", "dead run")
+        judged = self.share is not None and self.standing not in ("too_weak", "dead_run")
         return not judged, self.share or 0.0, self.label
 
     @property
@@ -128,14 +128,14 @@ def entries(asked: Sequence[Rivals], rows: Sequence[Row], known: Fits) -> list[E
 
 
 def standing(q: Rivals) -> Standing:
-    """In a word, by 95 % intervals of each attack alone."""
+    """By the 95 % intervals of each attack alone."""
     if q.dead:
-        return "dead run"
+        return "dead_run"
     if any((surely(r) or 0.0) >= HALF for r in q.rows):
         return "leaks"
     if q.beyond:
-        return "leaks in part"
-    return "too weak" if share(q.telling) is None else "cannot tell"
+        return "leaks_in_part"
+    return "too_weak" if share(q.telling) is None else "cannot_tell"
 
 
 def _gain(r: Row | None) -> Gain | None:

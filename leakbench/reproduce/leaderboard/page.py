@@ -21,13 +21,13 @@ from leakbench.reproduce.strongest import meaning_of, rivals, worst
 
 HERE = Path(__file__).parent
 SCHEMA = 1
-# What a badge and the page colour it by: as a verdict of the report.
-COLOURS: Mapping[Standing, str] = {
-    "leaks": "leak",
-    "leaks in part": "part",
-    "cannot tell": "none",
-    "too weak": "none",
-    "dead run": "none",
+# How it is said, and what a badge and the page colour it by: as a verdict of the report.
+WORDS: Mapping[Standing, tuple[str, str]] = {
+    "leaks": ("leaks", "leak"),
+    "leaks_in_part": ("leaks in part", "part"),
+    "cannot_tell": ("cannot tell", "none"),
+    "too_weak": ("attack too weak", "none"),
+    "dead_run": ("dead run", "none"),
 }
 WIDTH = 6.1  # of a letter of a badge at 11 px, on average
 
@@ -74,16 +74,17 @@ def badge(e: Entry, meaning: Meaning) -> str:
     """A small picture for a repository: whose, on what; how it stands, beside a blind guess."""
     left, right = f"leakbench: {e.label}, {e.task}, {meaning.label}", _said(e, meaning)
     wide, more = (round(len(text) * WIDTH + 12) for text in (left, right))
-    drawn = {"left": left, "right": right, "wide": wide, "more": more, "css": COLOURS[e.standing]}
+    drawn = {"left": left, "right": right, "wide": wide, "more": more, "css": WORDS[e.standing][1]}
     return page_environment(HERE).get_template("badge.svg.jinja").render(**drawn)
 
 
 def _said(e: Entry, meaning: Meaning) -> str:
     """The word first: a number alone that is near a blind guess would look like privacy."""
-    if e.standing in ("too weak", "dead run"):
-        return {"too weak": "attack too weak to judge", "dead run": "dead run"}[e.standing]
+    word, _ = WORDS[e.standing]
+    if e.standing in ("too_weak", "dead_run"):
+        return f"{word}: not judged"
     blind = "" if e.floor is None else f" (blind guess {meaning.text(e.floor)})"
-    return f"{e.standing}: {meaning.text(e.value)}{blind}"
+    return f"{word}: {meaning.text(e.value)}{blind}"
 
 
 def _page(
@@ -103,8 +104,8 @@ def _page(
             policy=content_policy(style, script),
             tasks=_by_task(lines),
             meanings=meanings,
-            colours=COLOURS,
-            standings=[(word, counts[word]) for word in STANDINGS if counts[word]],
+            words=WORDS,
+            standings=[(one, counts[one]) for one in STANDINGS if counts[one]],
             lines=lines,
             order=STANDINGS,
             settings=len({(e.task, e.label) for e in lines}),
