@@ -88,6 +88,26 @@ def test_every_line_is_a_row_of_its_table_and_the_strongest_there(lines):
     assert compared > 90
 
 
+def test_what_was_gained_is_the_utility_of_the_same_case(lines):
+    """And both ends of the way are those of the row: read with nothing but csv."""
+    gained = 0
+    for e in lines:
+        path = RESULTS / e["recipe"] / f"{e['scale']}.csv"
+        with path.open(encoding="utf-8", newline="") as file:
+            case = [
+                r
+                for r in csv.DictReader(file)
+                if (r["dataset"], r["label"]) == (e["dataset"], e["label"])
+            ]
+        ends = {(r["value"], r["floor"], r["control"]) for r in case if r["attack"] and r["value"]}
+        told = {tuple(float(c) if c else None for c in cells) for cells in ends}
+        assert (e["value"], e["floor"], e["control"]) in told, e["address"]
+        useful = {float(r["value"]) for r in case if r["measure"] == "utility" and r["value"]}
+        assert (e["gained"]["value"] if e["gained"] else None) in (useful or {None}), e["address"]
+        gained += bool(useful)
+    assert gained > 100
+
+
 def test_no_live_table_says_worse_of_a_setting(lines):
     listed = {(e["task"], e["label"], e["metric"]): e for e in lines}
     assert len(listed) == len(lines)
