@@ -1,4 +1,4 @@
-"""A control: every client pulls to a random direction that nobody trains and nobody is told."""
+"""A baseline: every client pulls to a random direction that nobody trains or is told."""
 
 from __future__ import annotations
 

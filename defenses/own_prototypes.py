@@ -1,4 +1,4 @@
-"""A control: every client pulls to a prototype of its own and hears of nobody else's."""
+"""A baseline: every client pulls to a prototype of its own and hears of nobody else's."""
 
 from __future__ import annotations
 

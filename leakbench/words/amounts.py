@@ -39,6 +39,13 @@ def value_text(evidence: Evidence, row: Number, value: float, *, full: bool = Fa
     return f"{text} {name}{' on average' if seeds > 1 else ''}"
 
 
+def beyond_blind(evidence: Evidence, row: Number, *, full: bool = False) -> str:
+    """A number as the sentence says it, or "no more than a blind guess" where that is as good."""
+    told = value_text(evidence, row, row.value.value, full=full)
+    same = told == value_text(evidence, row, row.floor.value, full=full)
+    return "no more than a blind guess" if same or row.leak <= row.blind else told
+
+
 def between(evidence: Evidence, row: Number, joint: str) -> str:
     """As in "90 of 100 to 97 of 100 with 95 % confidence"."""
     low, high = (value_text(evidence, row, end) for end in (row.value.low, row.value.high))

@@ -15,7 +15,7 @@ from leakbench.judging.leaders import attacked_alike, candidate, leaks_least, le
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.results.number import Utility
 from leakbench.results.settings import Setting
-from leakbench.words.amounts import by, value_text
+from leakbench.words.amounts import beyond_blind, by, value_text
 from leakbench.words.verdict_counts import alone, unjudged
 from leakbench.words.verdicts import WHO, additions, clauses, sentence
 
@@ -77,7 +77,8 @@ def unattacked(settings: Sequence[Setting]) -> tuple[Span, ...]:
 def headline(question: Question) -> tuple[Span, ...]:
     """One or two sentences.
 
-    References are not counted among the defenses, and speak for themselves where none was judged.
+    Counted are the defenses, of which those that are left open are named. References are none, and
+    speak for themselves where no defense was judged.
     """
     defenses = [j for j in question.judged if not j.setting.reference]
     sure = [j for j in defenses if candidate(j)]
@@ -89,7 +90,8 @@ def headline(question: Question) -> tuple[Span, ...]:
             return (span(f"No defense setting here can be judged: {unjudged(defenses)}. "), *free)
         why = unjudged(question.judged) or "no setting is here"
         return free or (span(f"Nothing here can be judged: {why}."),)
-    end = f"{_unattacked(defenses)}."
+    open_ = [j for j in defenses if not candidate(j)]
+    end = f"; left open: {unjudged(open_)}." if open_ else "."
     most = span(f"{MOST}{end}")
     if total == 1:
         said = {
@@ -102,27 +104,25 @@ def headline(question: Question) -> tuple[Span, ...]:
             one = f"The one of {len(defenses)} defense settings that could be judged "
         return (span(one), *said[sure[0].verdict.tone])
     first: tuple[Span, ...]
-    if leak == total:
-        first = (span(f"All {total} defense settings leak", "leak"), most)
+    every = f"{len(defenses)} defense settings"
+    none = f"None of the {total} that could be judged of {every}" if open_ else f"None of {every}"
+    if leak == len(defenses):
+        first = (span(f"{_all(leak, 'defense settings')} leak", "leak"), most)
     elif leak:
         leaks = "leaks" if leak == 1 else "leak"
-        first = (span(f"{leak} of {total} defense settings {leaks}", "leak"), most)
+        first = (span(f"{leak} of {every} {leaks}", "leak"), most)
     elif part:
         leaks = "leaks" if part == 1 else "leak"
-        none = (span(f"None of {total} defense settings"), span(" gives away most of it; "))
-        first = (*none, span(f"{part} {leaks} in part", "part"), span(end))
+        away = span(f"{none} gives away most of it; ")
+        first = (away, span(f"{part} {leaks} in part", "part"), span(end))
     else:
-        none_held = span(f"None of {total} defense settings", "held")
-        first = (none_held, span(f" leaked to the attacks tried here{end}"))
+        first = (span(none, "held"), span(f" leaked to the attacks tried here{end}"))
     kept = [j for j in sure if j.verdict.tone == "held"]
-    return (*first, span(" "), *_second(kept, reference(question)))
+    return (*first, span(" "), *_second(kept, _undefended_best(question)))
 
 
-def _unattacked(defenses: Sequence[Judged]) -> str:
-    """How many of them nobody attacked, which nothing is said of, as in "; 1 was not attacked"."""
-    count = sum(j.verdict.word == "not attacked" for j in defenses)
-    were = "was" if count == 1 else "were"
-    return f"; {count} {were} not attacked" if count else ""
+def _all(number: int, things: str) -> str:
+    return f"Both {things}" if number == 2 else f"All {number} {things}"
 
 
 def _undefended(question: Question) -> tuple[Span, ...]:
@@ -136,20 +136,23 @@ def _undefended(question: Question) -> tuple[Span, ...]:
         word, told = clauses(only.evidence, only.verdict)
         name = span(only.setting.name, "strong")
         return (name, span(" "), span(word, only.verdict.tone), span(f": {told}"))
-    count = f"All {len(every)}" if len(found) == len(every) else f"{len(found)} of {len(every)}"
+    things = "settings that hide nothing"
+    of = len(found) == len(every)
+    count = _all(len(every), things) if of else f"{len(found)} of {len(every)} {things}"
     leak = "leaks" if len(found) == 1 else "leak"
-    return (span(f"{count} settings that hide nothing {leak}", "leak"), span("."))
+    return (span(f"{count} {leak}", "leak"), span("."))
 
 
-def _second(kept: Sequence[Judged], free: Utility | None) -> tuple[Span, ...]:
+def _second(kept: Sequence[Judged], free: Setting | None) -> tuple[Span, ...]:
     if not kept:
         return (span("None held against every attack tried."),)
-    best = _most_useful(kept)
+    most = _most_useful(kept)
+    best = most.setting.final if most else None
     which = "The only one that " if len(kept) == 1 else f"The best of the {len(kept)} that "
     head = (span(which), span("held", "held"))
     if best is None:
         return (*head, span(" has no utility measured."))
-    tail = f" where no hiding gives {_read(free)}" if free else ""
+    tail = f" where no hiding gives {_read(free.final)}" if free and free.final else ""
     return (*head, span(f" has {best.meaning.heading} {_read(best)}{tail}."))
 
 
@@ -157,9 +160,10 @@ def _read(utility: Utility) -> str:
     return utility.meaning.text(utility.value.value)
 
 
-def reference(question: Question) -> Utility | None:
-    """The utility of the best live setting that hides nothing."""
-    return _most_useful([j for j in question.judged if j.setting.reference and not j.setting.dead])
+def _undefended_best(question: Question) -> Setting | None:
+    """The most useful live setting that hides nothing."""
+    best = _most_useful([j for j in question.judged if j.setting.reference and not j.setting.dead])
+    return best.setting if best else None
 
 
 def lede(question: Question) -> tuple[Span, ...]:
@@ -171,14 +175,17 @@ def lede(question: Question) -> tuple[Span, ...]:
     spans = list(_looks_safest(live))
     if not question.topic.contents:
         spans.insert(0, span("This is about who got the messages, not about what they give away. "))
-    free = reference(question)
-    if free is None or not live:
+    best = _undefended_best(question)
+    if best is None or best.final is None or not live:
         return tuple(spans)
+    free = best.final
     useful = [j for j in live if j.setting.final and _keeps(j.setting.final, free)]
-    name = free.meaning.heading
+    most = f"nine tenths of the {free.meaning.heading} of {best.name}, which hides nothing"
+    every = all(candidate(j) for j in question.judged if not j.setting.reference)
     if not useful:
-        return (*spans, span(f"No defense setting keeps nine tenths of the reference's {name}."))
-    return (*spans, *_least(useful, name))
+        judged = "" if every else " that was judged"
+        return (*spans, span(f"No defense setting{judged} keeps {most}."))
+    return (*spans, *_least(useful, "settings" if every else "judged settings", most))
 
 
 def _rest(only: Judged) -> list[str]:
@@ -188,16 +195,19 @@ def _rest(only: Judged) -> list[str]:
     return [f"{only.setting.name}: {only.sentence}"]
 
 
-def _least(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
-    """Who of the settings that stay useful leaks least, where one may be praised."""
-    keep = f"keep nine tenths of the {name}"
+def _least(useful: Sequence[Judged], things: str, most: str) -> tuple[Span, ...]:
+    """Who of the settings that stay useful leaks least, where one may be praised.
+
+    ``things``: what they are called; ``most``: how much they keep of what.
+    """
+    keep = f"{things} that keep {most},"
     best = leaks_least(useful)
     if not best:
-        return _no_praise(useful, name)
+        return _no_praise(useful, things, most)
     worst = best[0].verdict.worst
     assert worst  # noqa: S101 (it was judged)
     found = value_text(best[0].evidence, worst, worst.value.value, full=True)
-    first = span(f"Of the settings that {keep}, ")
+    first = span(f"Of the {keep} ")
     if len(best) == 1:
         return (
             first,
@@ -209,30 +219,27 @@ def _least(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
     return (first, span(equal, "strong"), span(f" leak{least} alike: {found} at worst."))
 
 
-def _no_praise(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
+def _no_praise(useful: Sequence[Judged], things: str, most: str) -> tuple[Span, ...]:
     """None of the settings that stay useful may be called the best."""
-    keep = f"keep nine tenths of the {name}"
+    keep = f"{things} that keep {most},"
+    only = f"The only {things.removesuffix('s')} that keeps {most}, "
     if all(j.verdict.tone == "leak" for j in useful):
         if len(useful) > 1:
-            return (
-                span(f"All {len(useful)} settings that {keep} "),
-                span("leak", "leak"),
-                span(f"{MOST}."),
-            )
-        alone = f"The only setting that keeps nine tenths of the {name} "
-        return (span(alone), span("leaks", "leak"), span(f"{MOST}."))
+            told = f"{_all(len(useful), keep)} "
+            return (span(told), span("leak", "leak"), span(f"{MOST}."))
+        return (span(only), span("leaks", "leak"), span(f"{MOST}."))
     least = least_leaking(useful)
     worst = least.verdict.worst if least else None
     if not least or not worst:
-        return (span(f"The settings that {keep} were not measured by the question's own metric."),)
+        return (span(f"The {keep} were not measured by the question's own metric."),)
     found = value_text(least.evidence, worst, worst.value.value, full=True)
     if not attacked_alike(useful):
-        text = f"The settings that {keep} were attacked by different attacks, or on different seeds"
+        text = f"The {keep} were attacked by different attacks, or on different seeds"
         return (span(f"{text} or units, so none is called the best: the lowest is {found}."),)
     if len(useful) == 1 and may_be(least):
-        only = span(f"The only setting that keeps nine tenths of the {name} is ")
-        return (only, span(least.setting.name, "strong"), span(f": {found} at worst."))
-    text = f"None of the settings that {keep} may be called the best: the lowest worst case is"
+        name = span(least.setting.name, "strong")
+        return (span(f"{only}is "), name, span(f": {found} at worst."))
+    text = f"None of the {keep} may be called the best: the lowest worst case is"
     return (span(f"{text} {found}."),)
 
 
@@ -261,7 +268,7 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     if got.leak - paper.leak <= 2 * evidence.meaning.matters + 1e-12:
         return ()
     verb = evidence.meaning.does
-    test = f"{verb} {value_text(evidence, paper, paper.value.value, full=True)}"
+    test = f"{verb} {beyond_blind(evidence, paper, full=True)}"
     who = WHO.get(got.attacker.rung, "An attacker")
     if (told := by(got)) != "an attacker":  # a client
         who = f"A{told[1:]}"
@@ -286,9 +293,9 @@ def _keeps(utility: Utility, free: Utility) -> bool:
     return utility.value.value >= 0.9 * free.value.value
 
 
-def _most_useful(judged: Sequence[Judged]) -> Utility | None:
-    found = [j.setting.final for j in judged if j.setting.final]
-    return max(found, key=lambda u: u.gain, default=None)
+def _most_useful(judged: Sequence[Judged]) -> Judged | None:
+    found = [(j.setting.final.gain, j) for j in judged if j.setting.final]
+    return max(found, key=lambda one: one[0], default=(0.0, None))[1]
 
 
 def other_questions(question: Question, every: Sequence[Question], judged: Judged) -> list[str]:

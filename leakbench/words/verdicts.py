@@ -10,7 +10,15 @@ from leakbench.judging.evidence import Evidence
 from leakbench.judging.sample_size import clusters_needed, seeds_needed
 from leakbench.judging.verdict import Verdict
 from leakbench.results.number import Number
-from leakbench.words.amounts import between, by, lacking, of_clusters, plural, value_text
+from leakbench.words.amounts import (
+    between,
+    beyond_blind,
+    by,
+    lacking,
+    of_clusters,
+    plural,
+    value_text,
+)
 
 WHO = {
     "paper": "An attacker with the paper's own attack",
@@ -154,9 +162,7 @@ def additions(evidence: Evidence, verdict: Verdict) -> list[str]:
     if paper and got and not got.attacker.paper:
         gap = got.leak - paper.leak - 2 * evidence.meaning.matters
     if verdict.rule in (5, 8, 9) and paper and gap > 1e-12:
-        out.append(
-            f"Its paper's own attack {verb} {value_text(evidence, paper, paper.value.value)}."
-        )
+        out.append(f"Its paper's own attack {verb} {beyond_blind(evidence, paper)}.")
     out += exact_units(evidence, verdict)
     if evidence.seeds == 1:
         out.append("One seed only: the interval does not cover how training runs differ.")

@@ -46,12 +46,13 @@ def test_the_best_of_settings_that_all_leak_is_not_praised():
     assert leaks_least([judged("leaks", "a"), judged("leaks", "b")]) == ()
     said = text_of(lede(question(FREE, judged("leaks", "a", 0.57), judged("leaks", "b", 0.56))))
     assert said.endswith(
-        "All 2 settings that keep nine tenths of the accuracy leak most of what there is to leak."
+        "Both settings that keep nine tenths of the accuracy of FedAwS, which hides nothing, leak"
+        " most of what there is to leak."
     )
     alone = text_of(lede(question(FREE, judged("leaks", "a", 0.57))))
     assert alone.endswith(
-        "The only setting that keeps nine tenths of the accuracy leaks most of what there is to"
-        " leak."
+        "The only setting that keeps nine tenths of the accuracy of FedAwS, which hides nothing,"
+        " leaks most of what there is to leak."
     )
     assert "least" not in said + alone
 
@@ -77,8 +78,8 @@ def test_a_leak_with_a_lower_number_does_not_pass_the_praise_on():
     part = judged("part", "b", 0.56)
     assert leaks_least([leak, part]) == ()
     assert text_of(lede(question(FREE, leak, part))).endswith(
-        "None of the settings that keep nine tenths of the accuracy may be called the best: the"
-        " lowest worst case is 25 of 100 clients on average."
+        "None of the settings that keep nine tenths of the accuracy of FedAwS, which hides nothing,"
+        " may be called the best: the lowest worst case is 25 of 100 clients on average."
     )
 
 

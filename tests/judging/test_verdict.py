@@ -349,7 +349,7 @@ def test_every_case_has_a_verdict_and_a_sentence(rows, dead):
         (
             ["leaks", "leaks"],
             (
-                "All 2 defense settings leak most of what there is to leak. None held against every"
+                "Both defense settings leak most of what there is to leak. None held against every"
                 " attack tried."
             ),
         ),
@@ -403,23 +403,38 @@ def test_headline(words, expected):
             ["leaks", "none"],
             (
                 "The one of 2 defense settings that could be judged leaks most of what there is to"
-                " leak; 1 was not attacked."
+                " leak; left open: 1 not attacked."
             ),
         ),
         (
             ["held", "none", "none"],
             (
                 "The one of 3 defense settings that could be judged held against every attack"
-                " tried; 2 were not attacked."
+                " tried; left open: 2 not attacked."
             ),
         ),
-        (["part", "part", "none"], "; 2 leak in part; 1 was not attacked. "),
-        (["held", "held", "none"], " leaked to the attacks tried here; 1 was not attacked. "),
-        (["leaks", "leaks", "none"], " most of what there is to leak; 1 was not attacked. "),
-        (["leaks", "held", "none"], " most of what there is to leak; 1 was not attacked. "),
+        (
+            ["part", "part", "none"],
+            (
+                "None of the 2 that could be judged of 3 defense settings gives away most of it; 2"
+                " leak in part; left open: 1 not attacked. "
+            ),
+        ),
+        (
+            ["held", "held", "none"],
+            (
+                "None of the 2 that could be judged of 3 defense settings leaked to the attacks"
+                " tried here; left open: 1 not attacked. "
+            ),
+        ),
+        (
+            ["leaks", "leaks", "none"],
+            "2 of 3 defense settings leak most of what there is to leak; left open: 1 not attacked",
+        ),
+        (["leaks", "held", "none"], " most of what there is to leak; left open: 1 not attacked. "),
     ],
 )
-def test_the_first_sentence_says_who_was_not_attacked(words, first):
+def test_the_first_sentence_says_of_how_many_and_who_is_left_open(words, first):
     every = [judged(w, f"s{i}") for i, w in enumerate(words)]
     reference = judged("none", "FedAvg", reference=True)
     assert first in text_of(headline(question(*every, reference)))
@@ -439,8 +454,9 @@ def test_references_and_dead_settings_are_not_counted_among_the_defenses():
         judged("leaks", "c", dead=1),
     )
     assert (
-        text_of(headline(q)) == "1 of 2 defense settings leaks most of what there is to leak. "
-        "The only one that held has accuracy 0.150 where no hiding gives 0.580."
+        text_of(headline(q))
+        == "1 of 3 defense settings leaks most of what there is to leak; left open: 1 with a dead"
+        " seed. The only one that held has accuracy 0.150 where no hiding gives 0.580."
     )
     # The bar counts as the headline does, and names who is there besides.
     assert [(n, word) for _, n, word, _ in counts(q)] == [
@@ -496,7 +512,7 @@ def test_a_reference_that_nobody_found_anything_in_is_not_praised_for_it():
 
 def test_references_are_counted_where_there_is_no_defense():
     two = (judged("leaks", "FedAvg", reference=True), judged("leaks", "FedSGD", reference=True))
-    assert told(*two)[0] == "All 2 settings that hide nothing leak."
+    assert told(*two)[0] == "Both settings that hide nothing leak."
     assert told(*two)[2][0] == "2 leak"
     weak = judged("held", "FedProx", reference=True)
     assert told(*two, weak)[0] == "2 of 3 settings that hide nothing leak."
@@ -529,13 +545,14 @@ def test_lede_names_what_looked_safest_and_what_leaks_least_and_stays_useful():
         text_of(lede(q))
         == "FedHide looks safest by its own paper's test, which names 4 of 100 clients on average."
         " An attacker who knows the method names 94 of 100 (at worst 94 of 100, a blind guess 1"
-        " of 100). Of the settings that keep nine tenths of the accuracy, FedGN leaks least: 30"
-        " of 100 clients on average at worst."
+        " of 100). Of the settings that keep nine tenths of the accuracy of FedAwS, which hides"
+        " nothing, FedGN leaks least: 30 of 100 clients on average at worst."
     )
     poor = question(judged("leaks", "FedAwS", 0.58, reference=True), judged("held", "noise", 0.15))
-    assert (
-        text_of(lede(poor)) == "No defense setting keeps nine tenths of the reference's accuracy."
-    )
+    keeps = "keeps nine tenths of the accuracy of FedAwS, which hides nothing."
+    assert text_of(lede(poor)) == f"No defense setting {keeps}"
+    poor = question(*poor.judged, judged("none", "FedCS", 0.57))
+    assert text_of(lede(poor)) == f"No defense setting that was judged {keeps}"
     assert text_of(lede(question(judged("held", "noise", 0.15)))) == ""
 
 

@@ -181,7 +181,7 @@ def test_what_the_script_draws_is_what_python_drew(browser, paths):
 
 def test_task_and_question_are_switched_one_at_a_time(page):
     assert page.locator(".view:visible").count() == page.locator(".intro:visible").count() == 1
-    assert "4 of 6 defense settings leak" in page.locator(".intro:visible").inner_text()
+    assert "4 of 8 defense settings leak" in page.locator(".intro:visible").inner_text()
     choose(page, "question-q0", "q1")
     assert "images, on probes" in page.locator(".intro:visible").inner_text()
     assert page.locator(

@@ -78,7 +78,7 @@ def test_the_verdict_comes_at_once_on_a_desk_and_on_a_phone(browser, paths, name
 def test_accusations_are_seen_before_anything_is_opened(page):
     seen = page.evaluate("document.body.innerText")
     for words in (
-        "4 of 6 defense settings leak",
+        "4 of 8 defense settings leak",
         "1 dead, 1 not attacked",
         "Check failed (exit 1)",
         "images, on probes: ",  # what the question that is not chosen found
@@ -93,7 +93,7 @@ def test_accusations_are_seen_before_anything_is_opened(page):
 
 def test_headline_bar_and_list_count_alike(page):
     headline = page.locator(".intro:visible h1").inner_text()
-    assert headline.startswith("4 of 6 defense settings leak")
+    assert headline.startswith("4 of 8 defense settings leak")
     bar = page.locator(".intro:visible .vbar li").all_inner_texts()
     assert bar[0].strip().startswith("4 and the reference leak:")
     heads = page.locator("#q0 .list > section > h3").all_inner_texts()
