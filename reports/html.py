@@ -88,7 +88,8 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
     final = [v for v in every_view if not v.early]
     drawn = chart_data({v.ident: v.scenes for v in every_view if v.scenes})
     moves = {"lists": {v.ident: v.moves for v in every_view if v.moves}}
-    ladders = [ladder(v.ident, v.question, marks) for v in _most_judged_first(final)]
+    climbs = {v.ident: ladder(v.ident, v.question, marks) for v in _most_judged_first(final)}
+    heaps = {v.ident for v in final if v.one_heap}
     style, script = joined_files(STYLES), joined_files(SCRIPTS)
     every = records(data)
     switched = {a for v in every_view for a in v.attackers}
@@ -111,7 +112,8 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
             worst=next(a for a in ATTACKERS if a.key == WORST),
             ghost=GHOST,
             probe=PROBE,
-            ladders=[found for found in ladders if found],
+            climbs={i: found for i, found in climbs.items() if found and i in heaps},
+            ladders=[found for i, found in climbs.items() if found and i not in heaps],
             tables=[table(v.ident, v.question, marks) for v in final],
             cards=cards(data, every, marks),
             records=every,
@@ -145,7 +147,8 @@ def brief(data: ReportData) -> str:
     marks = shapes([s.family for s in data.settings])
     every_view = views(data, marks)
     final = [v for v in every_view if not v.early and v.question.listener is None]
-    steps = [ladder(v.ident, v.question, marks) for v in final[:1]]
+    climbs = {v.ident: ladder(v.ident, v.question, marks) for v in final[:1]}
+    heaps = {v.ident for v in final if v.one_heap}
     style = joined_files(STYLES)
     page = page_environment(TEMPLATES).get_template("brief.html.jinja")
     return printable(
@@ -161,7 +164,8 @@ def brief(data: ReportData) -> str:
             worst=next(a for a in ATTACKERS if a.key == WORST),
             ghost=GHOST,
             probe=PROBE,
-            ladders=[found for found in steps if found],
+            climbs={i: found for i, found in climbs.items() if found and i in heaps},
+            ladders=[found for i, found in climbs.items() if found and i not in heaps],
             sure=how_sure(data),
             again=[],
             fills=half_fill() + plot_fills(),

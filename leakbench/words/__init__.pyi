@@ -1,4 +1,5 @@
 from .amounts import count as count
+from .amounts import of_clusters as of_clusters
 from .amounts import plural as plural
 from .attackers import ATTACKERS as ATTACKERS
 from .attackers import GHOST as GHOST

@@ -61,8 +61,8 @@ ATTACKERS = (
     AttackerKind(
         WORST,
         "worst case",
-        "For each unit the best of all attacks that count, picked with the truth in hand: none of"
-        " them does better.",
+        "Of all attacks that count the best for each client, image or record, picked with the truth"
+        " in hand: none of them does better.",
     ),
 )
 GHOST = (

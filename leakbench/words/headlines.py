@@ -11,15 +11,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from leakbench.base.reason_words import kinds_of, reason_text
+from leakbench.judging.acquittal import SEEDS
 from leakbench.judging.leaders import attacked_alike, candidate, leaks_least, least_leaking, may_be
 from leakbench.judging.question import Judged, Question, Span
-from leakbench.results.number import Utility
+from leakbench.results.number import Number, Utility
 from leakbench.results.settings import Setting
-from leakbench.words.amounts import beyond_blind, by, value_text
+from leakbench.words.amounts import beyond_blind, by, of_clusters, plural, value_text
 from leakbench.words.verdict_counts import alone, unjudged
 from leakbench.words.verdicts import WHO, additions, clauses, sentence
 
 MOST = " most of what there is to leak"
+MANY = 20  # clients or other units: with fewer a verdict says so
 # How many settings are in what state that is not done, in words.
 UNDONE = {
     "dead": "dead",
@@ -167,25 +169,54 @@ def _undefended_best(question: Question) -> Setting | None:
 
 
 def lede(question: Question) -> tuple[Span, ...]:
-    """The setting safest by its own paper's test, and the one that leaks least and stays useful."""
+    """The setting safest by its own paper's test, and the one that leaks least and stays useful.
+
+    Then on how little this rests, where it is little.
+    """
     live = [j for j in question.judged if candidate(j)]
     if alone(question.judged) and len(question.judged) == 1:
         (only,) = question.judged
         return tuple(span(text) for text in _rest(only))
-    spans = list(_looks_safest(live))
-    if not question.topic.contents:
-        spans.insert(0, span("This is about who got the messages, not about what they give away. "))
+    apart = span("This is about who got the messages, not about what they give away.")
+    about = () if question.topic.contents else (apart,)
+    told = [about, _looks_safest(live), _useful(question, live), _rests_on(live)]
+    out: list[Span] = []
+    for sentence_ in filter(None, told):
+        out += [span(" "), *sentence_] if out else sentence_
+    return tuple(out)
+
+
+def _rests_on(live: Sequence[Judged]) -> tuple[Span, ...]:
+    """How little the verdicts rest on; () where that is enough."""
+    rows = [j.verdict.worst for j in live if j.verdict.worst]
+    fewest = min(rows, key=_independent, default=None)
+    if fewest is None:
+        return ()
+    seeds, count = min(len(n.seeds) or 1 for n in rows), _independent(fewest)
+    if seeds >= SEEDS and count >= MANY:
+        return ()
+    units = plural(count, of_clusters(fewest).removesuffix("s"))
+    rest = "The verdict rests on" if len(rows) == 1 else "The verdicts rest on as few as"
+    return (span(f"{rest} {units} and {'one seed' if seeds == 1 else f'{seeds} seeds'}."),)
+
+
+def _independent(number: Number) -> int:
+    return number.power.clusters if number.power else number.value.n
+
+
+def _useful(question: Question, live: Sequence[Judged]) -> tuple[Span, ...]:
+    """Of those that give up little for it, the one that leaks least."""
     best = _undefended_best(question)
     if best is None or best.final is None or not live:
-        return tuple(spans)
+        return ()
     free = best.final
     useful = [j for j in live if j.setting.final and _keeps(j.setting.final, free)]
     most = f"nine tenths of the {free.meaning.heading} of {best.name}, which hides nothing"
     every = all(candidate(j) for j in question.judged if not j.setting.reference)
     if not useful:
         judged = "" if every else " that was judged"
-        return (*spans, span(f"No defense setting{judged} keeps {most}."))
-    return (*spans, *_least(useful, "settings" if every else "judged settings", most))
+        return (span(f"No defense setting{judged} keeps {most}."),)
+    return _least(useful, "settings" if every else "judged settings", most)
 
 
 def _rest(only: Judged) -> list[str]:
@@ -278,7 +309,7 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
         span(best.setting.name, "strong"),
         span(f" {looks}, which {test}. {who} {verb} "),
         span(value_text(evidence, got, got.value.value), best.verdict.tone),
-        span(f" (at worst {at_worst}, a blind guess {blind}). "),
+        span(f" (at worst {at_worst}, a blind guess {blind})."),
     )
 
 

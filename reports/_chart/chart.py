@@ -15,6 +15,7 @@ from reports._chart.callouts import FEW, LOST, pixels, slab_boxes
 from reports._chart.labels import Label, side_by_side
 from reports._chart.plot import NARROW, WIDE, Plot, Size
 from reports._chart.points import mark, way
+from reports._chart.scale import blind_guess, nothing_defended
 from reports._chart.scene import Scene
 from reports._chart.svg import path, tag, width
 
@@ -132,15 +133,14 @@ def _axes(utility: str, plot: Plot) -> Markup:
 
 def _ends(rows: Sequence[Number]) -> list[tuple[str, str, float, float]]:
     """Blind guess and control: (class, name, lowest, highest)."""
-    floors, controls = [r.floor.value for r in rows], [r.control.value for r in rows]
     return [
-        ("floor", "blind guess", min(floors), max(floors)),
-        ("ctl", "nothing defended", min(controls), max(controls)),
+        ("floor", "blind guess", *blind_guess(rows)),
+        ("ctl", "nothing defended", *nothing_defended(rows)),
     ]
 
 
 def _lines(plot: Plot) -> Markup:
-    """Blind guess and control: a line, or a band where they differ between settings.
+    """Blind guess and control: a line, or a band where they differ or are not known well.
 
     They carry their values, for zooming.
     """

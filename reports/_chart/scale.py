@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from leakbench.base import Meaning
 from leakbench.results import Number
+from leakbench.statistics import Estimate
+
+FAR = 0.25  # of the way from a blind guess to nothing defended; less is drawn as a line
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,9 @@ class AxisScale:
         return [(i * step, f"{i * step:.{digits}f}") for i in range(first, last + 1)]
 
 
+FAR = 0.25  # of what lies between the ends: less is drawn as a line
+
+
 def nice(step: float) -> float:
     """The next of 1, 2, 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))
@@ -99,3 +105,28 @@ def leakage(meaning: Meaning, numbers: Iterable[Number], start: float, stop: flo
 def top_of(meaning: Meaning) -> float | None:
     """Where an axis ends that is drawn from 0 to 1."""
     return 1.0 if meaning.drawn == "unit" else None
+
+
+def blind_guess(rows: Sequence[Number]) -> tuple[float, float]:
+    """From the lowest to the highest; with the interval's end where that reaches far inwards."""
+    return _with_far(rows, [r.floor for r in rows], inwards=1)
+
+
+def nothing_defended(rows: Sequence[Number]) -> tuple[float, float]:
+    """From the lowest to the highest; with the interval's end where that reaches far inwards.
+
+    Eight images of eight are no point: they are 63 to 100 % of all.
+    """
+    return _with_far(rows, [r.control for r in rows], inwards=-1)
+
+
+def _with_far(
+    rows: Sequence[Number], ends: Sequence[Estimate], *, inwards: int
+) -> tuple[float, float]:
+    found = [e.value for e in ends]
+    for row, end in zip(rows, ends, strict=True):
+        up = (row.meaning.direction == "up") == (inwards > 0)
+        reached = end.high if up else end.low
+        if abs(reached - end.value) > FAR * abs(row.control.value - row.floor.value):
+            found.append(reached)
+    return min(found), max(found)

@@ -15,7 +15,7 @@ from leakbench.judging import PAPER, Judged, Question, row_of
 from leakbench.results import CASCADE, Number
 from leakbench.words import ATTACKERS, plural, unjudged
 from reports._chart.points import icon
-from reports._chart.scale import AxisScale
+from reports._chart.scale import AxisScale, blind_guess, nothing_defended
 from reports._chart.svg import tag
 from reports._chart.track import Dot, percent, scale, track
 from reports._page.question import asked_of
@@ -161,11 +161,15 @@ def _more(meaning: Meaning, rest: Sequence[_Climb]) -> str:
 def _ends(meaning: Meaning, to: AxisScale, rows: Sequence[Number]) -> Markup:
     """The scale's two marks with their names, above the tracks."""
     out: list[Markup] = []
-    floors, controls = [r.floor.value for r in rows], [r.control.value for r in rows]
-    ends = [("blind guess", floors), ("nothing defended", controls)]
-    near = abs(to(floors[0]) - to(controls[0])) < NEAR
-    ends = sorted(ends, key=lambda end: to(end[1][0]))
-    for (name, values), edge, anchor in zip(ends, (0.0, 100.0), ("start", "end"), strict=True):
-        x, text = edge if near else to(values[0]), f"{name} {reach(meaning, values)}"
+    ends = [("blind guess", blind_guess(rows)), ("nothing defended", nothing_defended(rows))]
+    (first, left), (last, right) = sorted(ends, key=lambda end: to(end[1][0]))
+    a, b = min(map(to, left)), max(map(to, right))
+    near = b - a < NEAR
+    placed = (
+        (first, left, 0.0 if near else a, "start"),
+        (last, right, 100.0 if near else b, "end"),
+    )
+    for name, values, x, anchor in placed:
+        text = f"{name} {reach(meaning, values)}"
         out.append(tag("text", text, x=percent(x), y=11, text_anchor=anchor))
     return tag("svg", *out, class_="ends", width="100%", height=15, aria_hidden="true")

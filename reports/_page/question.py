@@ -14,7 +14,7 @@ from markupsafe import Markup
 from leakbench.base import addresses
 from leakbench.judging import TO, WORST, Question
 from leakbench.reporting import ReportData
-from leakbench.words import AttackerKind, counts, present
+from leakbench.words import AttackerKind, counts, of_clusters, present
 from reports._chart.chart import chart
 from reports._chart.plot import NARROW, WIDE, plot
 from reports._chart.points import icon
@@ -39,6 +39,7 @@ class QuestionView:
     narrow: Markup
     groups: tuple[Group, ...]
     utility: str
+    over: str  # what is independent in the intervals of leakage
     meaning: str
     legend: tuple[tuple[Markup, str, str], ...]  # (icon, family, name)
     attackers: tuple[AttackerKind, ...]
@@ -62,6 +63,12 @@ class QuestionView:
     def early(self) -> bool:
         """Whether it asks about a time before the end of training."""
         return self.question.stage != "final"
+
+    @property
+    def one_heap(self) -> bool:
+        """Whether every setting with a number leaks: as a chart they are marks on one heap."""
+        found = [j.verdict.tone for j in self.question.judged if j.verdict.judged]
+        return bool(self.scenes) and set(found) == {"leak"}
 
     @property
     def crowded(self) -> bool:
@@ -117,6 +124,7 @@ def _view(
         narrow=drawn[1],
         groups=listed,
         utility=utility_name(question),
+        over=_over(question),
         meaning=about(question.meaning),
         legend=tuple((icon(None, marks[f]), f, name) for f, name in families.items()),
         attackers=attackers,
@@ -129,6 +137,11 @@ def utility_name(question: Question) -> str:
     """What its settings are good for, as a heading."""
     measured = [j.setting.final for j in question.judged if j.setting.final]
     return measured[0].meaning.heading if measured else "utility"
+
+
+def _over(question: Question) -> str:
+    found = [of_clusters(j.verdict.worst) for j in question.judged if j.verdict.worst]
+    return " or ".join(dict.fromkeys(found))
 
 
 def tasks_of(views: Sequence[QuestionView]) -> list[tuple[str, list[QuestionView]]]:
