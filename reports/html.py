@@ -52,6 +52,7 @@ SCRIPTS = (
     *(TEMPLATES / "script" / f"{n}.js" for n in OWN_SCRIPTS),
     *(PAGE_PARTS / f"{n}.js" for n in ("theme", "sort")),
 )
+MANY = 12  # settings of a question: with more there is a box to find them
 MOST_VALUES = 6  # of what is told of the runs
 
 
@@ -112,6 +113,7 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
             worst=next(a for a in ATTACKERS if a.key == WORST),
             ghost=GHOST,
             probe=PROBE,
+            many=MANY,
             climbs={i: found for i, found in climbs.items() if found and i in heaps},
             ladders=[found for i, found in climbs.items() if found and i not in heaps],
             tables=[table(v.ident, v.question, marks) for v in final],
@@ -164,6 +166,7 @@ def brief(data: ReportData) -> str:
             worst=next(a for a in ATTACKERS if a.key == WORST),
             ghost=GHOST,
             probe=PROBE,
+            many=MANY,
             climbs={i: found for i, found in climbs.items() if found and i in heaps},
             ladders=[found for i, found in climbs.items() if found and i not in heaps],
             sure=how_sure(data),

@@ -13,8 +13,10 @@ from .number import MADE as MADE
 from .number import Attacker as Attacker
 from .number import Claim as Claim
 from .number import Configuration as Configuration
+from .number import Measured as Measured
 from .number import Missing as Missing
 from .number import Number as Number
+from .number import Unit as Unit
 from .number import Utility as Utility
 from .number import when as when
 from .privacy import Privacy as Privacy

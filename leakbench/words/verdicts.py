@@ -176,6 +176,9 @@ def additions(evidence: Evidence, verdict: Verdict) -> list[str]:
     out += failures(evidence)
     if got:
         out += _oracle(evidence, got)
+    if got and "submitted" in got.flags and not got.attacker.made:
+        name = got.attacker.name.replace("_", " ")
+        out.append(f"The strongest guesses were made elsewhere and handed in, as of {name}.")
     if evidence.instead_of:
         title = evidence.meaning.heading
         out.append(f"Judged by {title}: {evidence.instead_of} was not measured.")

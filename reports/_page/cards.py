@@ -20,7 +20,7 @@ from reports._chart.points import icon
 from reports._page.clients import bars, differ, worst_off
 from reports._page.recipes import recipe
 from reports._page.records import Record
-from reports._words import interval, megabytes, several
+from reports._words import attack, interval, megabytes, several
 
 MOST_CLAIMS = 12
 MOST_READ = 3  # attacks that read a method alike
@@ -202,7 +202,9 @@ def _best(judged: Judged | None) -> tuple[str, str]:
     reached = real(judged) if judged else None
     if judged is None or reached is None:
         return "none above its paper's own", "none"
-    return reached.meaning.text(reached.value.value), judged.verdict.tone
+    who = "" if reached.attacker.made else f" by {attack(reached.attacker.name)}"
+    handed = ", handed in" * ("submitted" in reached.flags)
+    return f"{reached.meaning.text(reached.value.value)}{who}{handed}", judged.verdict.tone
 
 
 def _claimed(setting: ShownSetting, found: Number | Utility, best: str, tone: str) -> Claimed:

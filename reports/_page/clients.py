@@ -19,6 +19,7 @@ STEP, SIDE = 14, 12
 MOST = 400  # clients in a strip; of more the words must do
 NAMED = 8  # clients named one by one
 HIT = 0.5
+VERBS = {"clients": "named", "images": "rebuilt", "examples": "rebuilt"}  # what befalls them
 
 
 def differ(shares: Shares) -> bool:
@@ -88,7 +89,7 @@ def worst_off(shares: Shares, settings: int, noun: str) -> str:
     never = [i for i, s in known.items() if s == 0]
     between = [i for i in known if i not in every and i not in never]
     where = "in every seed" if settings == 1 else f"in every seed of all {settings} settings"
-    verb = {"clients": "named", "images": "rebuilt", "examples": "rebuilt"}.get(noun, "hit")
+    verb = VERBS.get(noun, "hit")
     clients = plural(len(known), "client")
     text = (
         f"{len(every)} of {clients} {verb} {where}{_who(every, len(known))},"

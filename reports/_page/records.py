@@ -6,7 +6,7 @@ What was found on every question, by whom, on which clients, and the commands th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from leakbench.words import ATTACKERS, ORACLES, plural
 from reports._chart.scale import AxisScale
 from reports._chart.track import Dot, scale, track
 from reports._page.clients import differ, strip, worst_off
+from reports._page.units import Units, units_of
 from reports._words import NOT_RECORDED, claim, claimed, interval, several, span
 
 # How what is made of other attacks stands in the list of rungs.
@@ -32,6 +33,8 @@ PROOF = (("engine", "engine"), ("device", "device"), ("number format", "dtype"),
 # commands to the list of all: both stand elsewhere in the page, and would be a tenth of it.
 DRAWN = 100
 FEW = 4  # attacks in a line
+# A question, the scale of its drawings, and each setting's units.
+Asked = tuple[Question, AxisScale | None, Mapping[int, Units]]
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Said:
     claim: str = ""  # the paper's number beside ours, empty where it has none
     strip: str = ""
     clients: str = ""
+    units: Units = ()
 
 
 @dataclass(frozen=True)
@@ -81,23 +85,23 @@ class Record:
 
 def records(data: ReportData) -> list[Record]:
     """One per setting, in their order."""
-    asked: list[tuple[Question, AxisScale | None]] = []
-    for q in (one for asked in data.questions for one in (asked, *asked.heard)):
-        attacked = any(j.verdict.worst for j in q.judged)
-        asked.append((q, scale(q) if attacked else None))
+    asked: list[Asked] = []
+    units = units_of(data.questions)
+    for i, question in enumerate(data.questions):
+        own = {setting: found for (place, setting), found in units.items() if place == i}
+        for q in (question, *question.heard):
+            attacked = any(j.verdict.worst for j in q.judged)
+            asked.append((q, scale(q) if attacked else None, {} if q.listener else own))
     at = addresses([("setting", s.task, s.name) for s in data.settings])
     draw = len(data.settings) <= DRAWN
     return [_record(s, asked, where, draw=draw) for s, where in zip(data.settings, at, strict=True)]
 
 
-def _record(
-    setting: ShownSetting,
-    asked: Sequence[tuple[Question, AxisScale | None]],
-    address: str,
-    *,
-    draw: bool,
-) -> Record:
-    found = [(q, to, j) for q, to in asked for j in q.judged if j.setting.index == setting.index]
+def _record(setting: ShownSetting, asked: Sequence[Asked], address: str, *, draw: bool) -> Record:
+    found = []
+    for q, to, units in asked:
+        mine = [j for j in q.judged if j.setting.index == setting.index]
+        found += [(q, to, j, units.get(setting.index, ())) for j in mine]
     verdict = found[0][2].verdict if found else None
     final = setting.final
     shown = dict(setting.configuration.params)
@@ -131,19 +135,23 @@ def _standard(setting: ShownSetting) -> str:
 
 
 def _said(
-    setting: ShownSetting, found: Sequence[tuple[Question, AxisScale | None, Judged]], *, draw: bool
+    setting: ShownSetting,
+    found: Sequence[tuple[Question, AxisScale | None, Judged, Units]],
+    *,
+    draw: bool,
 ) -> list[Said]:
     """One per question; of the time before training ended only what differs from its end."""
     out: list[Said] = []
     end: dict[tuple[str, bool], str] = {}
-    for q, to, judged in found:
+    for q, to, judged, units in found:
         at, verdict = (q.topic.name, q.probe), judged.verdict
         said = Said(q.label, verdict.tone, judged.sentence)
         if q.listener:  # its numbers stand by its own charts
             out.append(said)
         elif q.stage == "final":
             end[at] = verdict.word
-            out.append(replace(said, **_measured(setting, q, judged, to, draw=draw)))
+            measured = _measured(setting, q, judged, to, draw=draw)
+            out.append(replace(said, **measured, units=units))
         elif end.get(at) != verdict.word:
             out.append(said)
     return out

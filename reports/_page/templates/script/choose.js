@@ -1,4 +1,4 @@
-// The switches: attacker, task, question; and the families that are shown.
+// The switches: attacker, task, question; and the families and names that are shown.
 {
   const { one, all, state, data, text } = page;
   const form = one("#controls");
@@ -51,10 +51,26 @@
     say();
   };
 
+  // Of what stands for one setting; "" of what stands for a family.
+  const nameOf = (element) => {
+    const named = element.matches("a.row, .step, tr, details.rec") && one(".nm, .name, th, summary", element);
+    return named ? named.textContent : "";
+  };
+
   const filter = () => {
     for (const button of all(".chips button")) button.setAttribute("aria-pressed", String(!state.hidden.has(button.dataset.family)));
     for (const element of all("[data-family]:not(button)")) {
-      if (!element.closest("svg.chart")) element.classList.toggle("off", state.hidden.has(element.dataset.family));
+      if (!element.closest("svg.chart")) element.classList.toggle("off", !page.shown(element.dataset.family, nameOf(element)));
+    }
+    // A family opens for what is sought in it, and goes where nothing is.
+    for (const family of all("details.fam")) {
+      const left = all("a.row:not(.off)", family).length;
+      family.classList.toggle("off", !left);
+      if (state.sought.length) family.open = left > 0;
+    }
+    for (const box of all(".seek")) {
+      const rows = all("a.row", box.closest(".list")), left = rows.filter((row) => !row.classList.contains("off")).length;
+      one("output", box.parentElement).textContent = state.sought.length ? `${left} of ${rows.length}; the sentences count all` : "";
     }
     for (const note of all(".gone")) {
       const names = all(".chips button[aria-pressed=false]", note.parentElement).map((b) => b.textContent.trim());
@@ -86,6 +102,14 @@
       if (!state.hidden.delete(family)) state.hidden.add(family);
       filter();
     });
+  }
+  for (const box of all(".seek")) {
+    box.addEventListener("input", () => {
+      state.sought = box.value.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const other of all(".seek")) if (other !== box) other.value = box.value;
+      filter();
+    });
+    box.parentElement.hidden = false;
   }
   for (const fold of all("details.early, #rounds > details")) fold.addEventListener("toggle", () => page.draw.all());
   if (form) form.hidden = false;

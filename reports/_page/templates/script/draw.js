@@ -52,7 +52,7 @@ page.draw = (() => {
     const given = chart.question.settings[part.id], row = page.row(chart.question, part.id, attacker);
     const faint = !given.at[attacker], left = x.pixel(row[0]), top = y.pixel(given.dead ? given.dead[chart.size] : given.y[0]);
     const inside = left > Math.min(x.start, x.stop) - 1 && left < Math.max(x.start, x.stop) + 1 && top > y.stop - 1 && top < y.start + 1;
-    const gone = state.hidden.has(given.family), level = top > y.stop - 9 && top < y.start + 1;
+    const gone = !page.shown(given.family, given.name), level = top > y.stop - 9 && top < y.start + 1;
     chart.at.set(part.id, { x: left, y: top, seen: inside && !gone });
     part.point.removeAttribute("transform");
     part.point.style.transform = `translate(${fixed(left)}px,${fixed(top)}px)`;

@@ -28,12 +28,14 @@ const page = (() => {
       parts, at: new Map(), ticks: one(".ticks", element), lines: one(".refs", element) };
   });
 
-  const state = { attacker: "any_attack", question: charts.length ? charts[0].ident : null, heard: new Map(), hidden: new Set(), zoom: new Map() };
+  const state = { attacker: "any_attack", question: charts.length ? charts[0].ident : null, heard: new Map(), hidden: new Set(), sought: [], zoom: new Map() };
   const text = (index) => data.texts[index];
   // The attacker's row of a setting: its own, or the worst case, which is then drawn faint.
   const row = (question, id, attacker = state.attacker) => question.settings[id].at[attacker] || question.settings[id].at.any_attack;
   // The chosen attacker where the question has it, else the worst case.
   const attackerOf = (question) => (question.by[state.attacker] ? state.attacker : "any_attack");
+  // Whether a setting is shown: its family is, and its name has every word that is sought.
+  const shown = (family, name) => !state.hidden.has(family) && (!name || state.sought.every((word) => name.toLowerCase().includes(word)));
   root.classList.add("js");
-  return { root, one, all, svg, data, charts, state, text, row, attackerOf };
+  return { root, one, all, svg, data, charts, state, text, row, attackerOf, shown };
 })();
