@@ -12,7 +12,7 @@ from reports._chart.svg import SHAPES, path, shape, tag
 
 
 def shapes(families: Sequence[str]) -> dict[str, str]:
-    """Family -> mark, the same in every chart of a page."""
+    """Family -> mark, the same in every chart of a page; beyond eighteen families they repeat."""
     return {f: SHAPES[i % len(SHAPES)] for i, f in enumerate(dict.fromkeys(families))}
 
 

@@ -25,7 +25,12 @@ _WIDTHS = (
 )
 _WIDTH = {c: w for chars, w in _WIDTHS for c in chars}
 
-SHAPES = ("circle", "square", "triangle", "diamond", "plus", "star", "hexagon", "wedge", "pentagon")
+SHAPES = (
+    *("circle", "square", "triangle", "diamond", "plus", "star", "hexagon", "wedge", "pentagon"),
+    *("left", "right", "upright", "level", "spark", "hourglass", "burst", "propeller", "bow"),
+)
+ARMS = {"star": 5, "spark": 4, "burst": 7, "propeller": 3}
+TURNED = {"wedge": 1.0, "left": 1.5, "right": 0.5}  # triangles, by half turns
 
 EMPTY = ("line", "circle", "path", "rect", "use")  # of a page's tens of thousands
 
@@ -84,10 +89,20 @@ def _corners(name: str) -> list[tuple[float, float]]:
         a, b = 0.38, 1.1
         upper = [(-a, -b), (a, -b), (a, -a), (b, -a), (b, a), (a, a)]
         return [*upper, *((-x, -y) for x, y in upper)]
-    if name == "star":
-        return _around([1.25, 0.55] * 5)
-    if name == "wedge":
-        return _around([1.2] * 3, math.pi)
+    if name in ARMS:
+        return _around([1.25, 0.4 if ARMS[name] < 5 else 0.55] * ARMS[name])
+    if name in TURNED:
+        return _around([1.2] * 3, TURNED[name] * math.pi)
+    if name in ("upright", "level"):
+        a, b = (0.5, 1.15) if name == "upright" else (1.15, 0.5)
+        return [(-a, -b), (a, -b), (a, b), (-a, b)]
+    if name in ("hourglass", "bow"):
+        a, b = (0.8, 1.1) if name == "hourglass" else (1.1, 0.8)
+        left, right = [(-a, -b), (-a, b)], [(a, b), (a, -b)]
+        waist = [(-0.3, 0.0), (0.3, 0.0)] if name == "hourglass" else [(0.0, 0.3), (0.0, -0.3)]
+        if name == "bow":
+            return [left[0], left[1], waist[0], *right, waist[1]]
+        return [left[0], waist[0], left[1], right[0], waist[1], right[1]]
     sides = {"triangle": 3, "diamond": 4, "pentagon": 5, "hexagon": 6}[name]
     return _around([1.2 if sides < 5 else 1.08] * sides)
 

@@ -23,6 +23,7 @@ from leakbench.judging.sample_size import seeds_needed
 from leakbench.judging.verdict import judge_evidence
 from leakbench.metrics import context, images, topics
 from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
+from leakbench.results.number import Power
 from leakbench.statistics.multiplicity import bonferroni
 from leakbench.words.amounts import count, plural, value_text
 from leakbench.words.headlines import headline, lede, other_questions, unattacked
@@ -665,3 +666,45 @@ def test_a_sentence_says_that_a_client_attacks():
     assert told.startswith("Leaks: an attacker who is client/9 (one of those who take part) names")
     both = change(seen, attacker=change(seen.attacker, observer=("server", "client/9")))
     assert said(case(both, worst=both)).startswith("Leaks: an attacker names")
+
+
+def fewer(judged_, clusters, seeds=3):
+    """Whose worst case rests on so many clients, over so many seeds."""
+    worst = judged_.verdict.worst
+    power = Power(shown=True, beyond=True, clusters=clusters, needed=5, unsettled=0, as_good=0)
+    worst = change(worst, power=power, seeds=tuple(range(seeds)))
+    return judged_.model_copy(update={"verdict": change(judged_.verdict, worst=worst)})
+
+
+@pytest.mark.parametrize(
+    ("clusters", "seeds", "said_"),
+    [
+        (20, 2, ""),
+        (19, 2, "The verdict rests on 19 clients and 2 seeds."),
+        (100, 1, "The verdict rests on 100 clients and one seed."),
+    ],
+)
+def test_how_little_a_verdict_rests_on_is_said_where_it_is_little(clusters, seeds, said_):
+    assert text_of(lede(question(fewer(judged("leaks", "a"), clusters, seeds)))) == said_
+
+
+def test_the_least_that_any_verdict_rests_on_is_said():
+    q = question(fewer(judged("leaks", "a"), 40), fewer(judged("leaks", "b"), 7))
+    assert text_of(lede(q)) == "The verdicts rest on as few as 7 clients and 3 seeds."
+
+
+@pytest.mark.parametrize(("paper", "told_"), [(0.01, True), (0.0, True), (0.04, False)])
+def test_a_papers_attack_that_guesses_blindly_is_said_to(paper, told_):
+    one = judged("leaks", "a", paper=paper)
+    blind = "names no more than a blind guess"
+    assert (blind in text_of(lede(question(one)))) == told_
+    assert (f"Its paper's own attack {blind}." in sentence(*one.basis)) == told_
+
+
+def test_guesses_that_were_handed_in_are_said_to_be_the_strongest():
+    handed = "The strongest guesses were made elsewhere and handed in, as of unmix."
+    for flags in ([], ["submitted"]):
+        c = case(number(0.94, flags=flags), cascade=number(0.5, attack="cascade"))
+        verdict = judge_evidence(c)
+        assert verdict.reached.attacker.name == "unmix"
+        assert (handed in sentence(c, verdict)) == bool(flags)

@@ -99,6 +99,11 @@ def choose(page, name, value):
     page.check(f'input[name="{name}"][value="{value}"]', force=True)
 
 
+def open_chart(page):
+    """Where all leak it is closed, below the ladder."""
+    page.locator(".view:visible summary", has_text="The same as a chart").click()
+
+
 def place(page, setting_, svg=WIDE):
     """Where a setting's point is drawn: (x, y) in pixels of the drawing."""
     style = page.locator(f'{svg} .pt[data-id="{number(page, setting_)}"]').get_attribute("style")
@@ -189,6 +194,7 @@ def test_task_and_question_are_switched_one_at_a_time(page):
     ).is_disabled()  # nobody's own attack rebuilds images here
     choose(page, "task", "q2")
     assert "All 3 defense settings leak" in page.locator(".intro:visible").inner_text()
+    open_chart(page)
     assert page.locator(".view:visible svg.wide .pt:visible").count() == 3
     assert page.locator("section.ci:visible").count() == 1  # what the check said stays
     order = [
@@ -218,6 +224,7 @@ def test_who_was_not_attacked_like_this_stays_faint_at_its_worst_case(page):
         page.locator("#absent").inner_text()
         == "2 settings of 3 have no such attack that counts and stand faint at their worst case."
     )
+    open_chart(page)
     faint = page.locator("#q2 svg.wide .pt.faint").first
     assert "Not attacked like this (reads the record); at worst: 0.95" in faint.get_attribute(
         "aria-label"
@@ -247,6 +254,7 @@ def test_hostile_names_stay_text(browser, tmp_path):
         page.on("dialog", lambda dialog: pytest.fail(dialog.message))
         assert page.locator(".intro:visible .kicker").inner_text().startswith(evil)
         choose(page, "attacker", "method")
+        open_chart(page)
         found = page.locator(".view:visible svg.wide .pt")
         found.hover()
         assert page.locator("#tip b").inner_text().startswith("<img src=x")
@@ -309,6 +317,27 @@ def test_filter_hides_a_family_everywhere_but_in_the_headline(page):
     chip.click()
     assert page.locator(f"{WIDE} .pt{family}").count() == 3
     assert page.locator(".gone:visible").count() == 0
+
+
+def test_a_box_finds_settings_and_the_sentences_count_all(browser, paths):
+    with opened(browser, paths["hundred"]) as page:
+        said = page.locator(".intro:visible").inner_text()
+        page.fill(".seek:visible", "k 3 0.12")
+        assert page.locator("#q0 .list a.row:visible .nm").all_inner_texts() == [
+            "FedHide α 0.12, K 3"
+        ]
+        assert page.locator(f"{WIDE} .pt:visible").count() == 1
+        assert page.locator(".finder:visible output").inner_text().startswith("1 of 100;")
+        assert page.locator(".intro:visible").inner_text() == said
+        page.fill(".seek:visible", "no such setting")
+        assert page.locator("#q0 .list a.row:visible").count() == 0
+        assert page.locator(".finder:visible output").inner_text().startswith("0 of 100;")
+        page.emulate_media(media="print")  # paper shows all
+        assert page.locator(f"{WIDE} .pt:visible").count() == 100
+        page.emulate_media(media="screen")
+        page.fill(".seek:visible", "")
+        assert page.locator(f"{WIDE} .pt:visible").count() == 100
+        assert page.locator(".finder:visible output").inner_text() == ""
 
 
 def test_hover_tells_the_number_with_all_that_belongs_to_it(page):
@@ -444,6 +473,9 @@ def test_without_script_all_stands_there_and_nothing_dead_is_offered(browser, pa
         assert page.locator(f"{WIDE} .pt:visible").count() == 8
         page.locator(f"{WIDE} .pt", has_text="FedAwS + clip_noise").click()
         assert page.url.endswith("#r1")
+        assert page.locator(".legend .fam:visible").count() == 4  # the others are closed
+        for chart in page.locator("summary", has_text="The same as a chart").all():
+            chart.click()
         assert page.locator(".legend .fam:visible").count() == 4 + 5 + 2
 
 

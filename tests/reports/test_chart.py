@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from helpers.report_data import again, built, report_data, row, setting
@@ -572,3 +573,34 @@ def test_texts_of_a_line_give_way_to_each_other():
     assert side_by_side((20, 50), (10, 50), 0, 400) == (60, 0)
     assert side_by_side((360, 50), (390, 50), 0, 400) == (290, 350)
     assert side_by_side((0, 60), (0, 60), 0, 120) is None
+
+
+@pytest.mark.parametrize(("low", "drawn"), [(0.63, "0.63 to 1.00"), (0.8, "1.00")])
+def test_nothing_defended_is_no_point_where_few_units_tell_it(low, drawn):
+    """Eight images of eight are 63 to 100 % of all."""
+    rows = [n for s in SIGMA for n in attacked(s, 0.8, 0.1, 0.3, 0.3)]
+    wide = [n.model_copy(update={"control": replace(n.control, low=low, high=1.0)}) for n in rows]
+    page = render(built(wide))
+    assert f">nothing defended {drawn}</text>" in page
+    assert ('class="ctl band"' in page) == (low == 0.63)
+
+
+def test_where_all_leak_the_ladder_comes_first_and_the_chart_is_closed():
+    every = [n for s in SIGMA for n in attacked(s, 0.8, 0.1, 0.9, 0.9)]
+    first, _, rest = render(built(every)).partition('<section id="sweeps">')
+    assert first.index('class="ladder"') < first.index("<summary>The same as a chart")
+    assert first.index("<summary>The same as a chart") < first.index("<figure>")
+    assert 'class="ladder"' not in rest  # and stands once
+    assert 'id="ladder"' not in first
+    some = every + attacked({"sigma": 9.0}, 0.5, 0.1, 0.3, 0.3)
+    first = render(built(some))
+    assert first.index("<figure>") < first.index('<section id="ladder">')
+    assert "The same as a chart" not in first
+
+
+def test_who_cannot_be_judged_does_not_bring_the_chart_back():
+    """Three leak, and of one only its paper's own attack was tried."""
+    every = [n for s in SIGMA[:3] for n in attacked(s, 0.8, 0.1, 0.9, 0.9)]
+    page = render(built(every + attacked(SIGMA[3], 0.8, 0.1, None, 0.1)))
+    assert "3 of 4 defense settings leak" in page
+    assert "The same as a chart" in page
