@@ -129,5 +129,6 @@ def test_four_of_four_is_no_praise_though_so_few_make_it_a_leak_in_part():
     assert every.verdict.word == "leaks in part"
     assert not may_be(every)
     assert text_of(lede(question(FREE, every))).endswith(
-        "may be called the best: the lowest worst case is 4 of 4 clients."
+        "may be called the best: the lowest worst case is 4 of 4 clients. The verdict rests on 4"
+        " clients and one seed."
     )
