@@ -115,7 +115,7 @@ def headline(question: Question) -> tuple[Span, ...]:
         first = (span(f"{leak} of {every} {leaks}", "leak"), most)
     elif part:
         leaks = "leaks" if part == 1 else "leak"
-        away = span(f"{none} gives away most of it; ")
+        away = span(f"{none} is shown to give away most of it; ")
         first = (away, span(f"{part} {leaks} in part", "part"), span(end))
     else:
         first = (span(none, "held"), span(f" leaked to the attacks tried here{end}"))
@@ -201,7 +201,10 @@ def _rests_on(live: Sequence[Judged]) -> tuple[Span, ...]:
 
 
 def _independent(number: Number) -> int:
-    return number.power.clusters if number.power else number.value.n
+    """How many clients or other units there are; one that is there in each seed is one."""
+    if number.power is None:
+        return number.value.n // max(len(number.seeds), 1)
+    return len({u.cluster for m in number.parts for u in m.units["attack"]})
 
 
 def _useful(question: Question, live: Sequence[Judged]) -> tuple[Span, ...]:
@@ -212,6 +215,8 @@ def _useful(question: Question, live: Sequence[Judged]) -> tuple[Span, ...]:
     free = best.final
     useful = [j for j in live if j.setting.final and _keeps(j.setting.final, free)]
     most = f"nine tenths of the {free.meaning.heading} of {best.name}, which hides nothing"
+    if free.meaning.direction == "down":
+        most = f"nine tenths of what {best.name}, which hides nothing, gets right"
     every = all(candidate(j) for j in question.judged if not j.setting.reference)
     if not useful:
         judged = "" if every else " that was judged"

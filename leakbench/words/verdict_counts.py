@@ -28,11 +28,17 @@ UNJUDGED: dict[Word, str] = {
 
 
 def unjudged(judged: Sequence[Judged]) -> str:
-    """Why settings are in no headline, as in "1 dead, 2 cannot tell, 1 with a dead seed"."""
+    """Why settings are in no headline, as in "1 dead, 2 cannot tell, 1 with a dead seed".
+
+    What an attacker found in those with a dead seed is said: dead is not private either.
+    """
     counts = Counter(j.verdict.word for j in judged if not j.verdict.judged)
     told = [f"{counts[w]} {t}" for w, t in UNJUDGED.items() if counts[w]]
-    dead = sum(not _counted(j) for j in judged)
-    return ", ".join([*told, f"{dead} with a dead seed"] if dead else told)
+    dead = [j for j in judged if not _counted(j)]
+    found = sum(j.verdict.tone in ("leak", "part") for j in dead)
+    leaks = ", which leaks" if len(dead) == 1 else f", of which {found} leak"
+    more = f"{len(dead)} with a dead seed{leaks if found else ''}"
+    return ", ".join([*told, more] if dead else told)
 
 
 def tally(judged: Sequence[Judged], every: Sequence[Judged]) -> tuple[str, str]:

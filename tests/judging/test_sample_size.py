@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from helpers.report_data import gained, runs_of
@@ -16,7 +17,7 @@ from leakbench.judging.judging import _audited, _because, _present, _Reasons, _W
 from leakbench.judging.sample_size import clusters_needed, seeds_needed
 from leakbench.judging.verdict import judge_evidence
 from leakbench.metrics import images
-from leakbench.results.number import Missing, Power
+from leakbench.results.number import Missing, Power, Unit
 from leakbench.statistics.multiplicity import bonferroni
 from leakbench.words import amounts
 from leakbench.words.headlines import _keeps, lede
@@ -190,6 +191,29 @@ def test_nine_tenths_of_what_an_error_rate_leaves():
     assert not _keeps(gained(base, 0.2, "eer"), free)
     assert _keeps(gained(base, 0.45), gained(base, 0.5))
     assert not _keeps(gained(base, 0.44), gained(base, 0.5))
+
+
+def test_an_error_rate_is_not_called_a_gain():
+    def useful(name, error, **more):
+        one = judged("leaks", name, **more)
+        own = (gained(one.setting.configuration, error, "eer", 0.5),)
+        return change(one, setting=change(one.setting, utility=own))
+
+    q = question(useful("FedAwS", 0.1, reference=True), useful("a", 0.3))
+    assert text_of(lede(q)) == (
+        "No defense setting keeps nine tenths of what FedAwS, which hides nothing, gets right."
+    )
+
+
+@pytest.mark.parametrize(("clients", "told"), [(7, True), (20, False)])
+def test_a_client_of_three_seeds_is_one_client(clients, told):
+    one = judged("leaks", "a")
+    units = tuple(Unit(f"client/{c}", f"client/{c}", 1.0, False, False) for c in range(clients))
+    parts = (SimpleNamespace(units={"attack": units}),) * 3
+    worst = change(one.verdict.worst, power=power(3 * clients), parts=parts)
+    one = change(one, verdict=change(one.verdict, worst=worst))
+    said = f"The verdict rests on {clients} clients and 3 seeds."
+    assert text_of(lede(question(one))) == said * told
 
 
 @pytest.mark.parametrize(("paper", "told"), [(0.85, False), (0.84, False), (0.83, True)])

@@ -371,15 +371,15 @@ def test_every_case_has_a_verdict_and_a_sentence(rows, dead):
         (
             ["part", "part"],
             (
-                "None of 2 defense settings gives away most of it; 2 leak in part. None held"
-                " against every attack tried."
+                "None of 2 defense settings is shown to give away most of it; 2 leak in part. None"
+                " held against every attack tried."
             ),
         ),
         (
             ["part", "held"],
             (
-                "None of 2 defense settings gives away most of it; 1 leaks in part. The only one"
-                " that held has accuracy 0.500."
+                "None of 2 defense settings is shown to give away most of it; 1 leaks in part. The"
+                " only one that held has accuracy 0.500."
             ),
         ),
         (
@@ -417,8 +417,8 @@ def test_headline(words, expected):
         (
             ["part", "part", "none"],
             (
-                "None of the 2 that could be judged of 3 defense settings gives away most of it; 2"
-                " leak in part; left open: 1 not attacked. "
+                "None of the 2 that could be judged of 3 defense settings is shown to give away"
+                " most of it; 2 leak in part; left open: 1 not attacked. "
             ),
         ),
         (
@@ -457,7 +457,7 @@ def test_references_and_dead_settings_are_not_counted_among_the_defenses():
     assert (
         text_of(headline(q))
         == "1 of 3 defense settings leaks most of what there is to leak; left open: 1 with a dead"
-        " seed. The only one that held has accuracy 0.150 where no hiding gives 0.580."
+        " seed, which leaks. The only one that held has accuracy 0.150 where no hiding gives 0.580."
     )
     # The bar counts as the headline does, and names who is there besides.
     assert [(n, word) for _, n, word, _ in counts(q)] == [
@@ -522,8 +522,12 @@ def test_references_are_counted_where_there_is_no_defense():
 def test_a_dead_seed_is_a_reason_wherever_one_is_given():
     """A verdict with a dead seed is in no headline; why was an empty pair of brackets."""
     some = judged("leaks", "FedGN", dead=1)
-    assert told(some)[0] == "Nothing here can be judged: 1 with a dead seed."
-    assert unjudged([some, judged("none", "a")]) == "1 not attacked, 1 with a dead seed"
+    assert told(some)[0] == "Nothing here can be judged: 1 with a dead seed, which leaks."
+    assert (
+        unjudged([some, judged("none", "a")]) == "1 not attacked, 1 with a dead seed, which leaks"
+    )
+    dead = [judged("part", "b", dead=1), judged("part", "c", dead=2)]
+    assert unjudged([some, *dead]) == "3 with a dead seed, of which 3 leak"
     assert told(some)[2][0] == " 1 with a dead seed leaks"
 
 
