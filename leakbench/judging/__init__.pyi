@@ -13,6 +13,7 @@ from .fronts import lost as lost
 from .fronts import steps as steps
 from .fronts import trades as trades
 from .judging import find_questions as find_questions
+from .leaders import attacked_alike as attacked_alike
 from .leaders import leaks_least as leaks_least
 from .leaders import may_be as may_be
 from .leaders import most_often as most_often

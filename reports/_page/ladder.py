@@ -73,8 +73,15 @@ class _Climb:
 
     @property
     def gain(self) -> float | None:
-        """How much more leaks, whichever way is up; None without an attack of its paper."""
-        return None if self.paper is None else self.worst.leak - self.paper.leak
+        """How much more leaks, whichever way is up; None where there is nothing to compare."""
+        if self.paper is None or not self.stronger:
+            return None
+        return self.worst.leak - self.paper.leak
+
+    @property
+    def stronger(self) -> bool:
+        """Did any attack count beside its paper's own?"""
+        return any(not a.attacker.paper for a in self.judged.verdict.counting)
 
     @property
     def place(self) -> tuple[bool, float, float, int]:
@@ -134,7 +141,7 @@ def _step(climb: _Climb, to: AxisScale, mark: str) -> Step:
 def _gained(climb: _Climb) -> str:
     meaning, gain = climb.judged.evidence.meaning, climb.gain
     if climb.paper is None or gain is None:
-        return "its paper's own did not run"
+        return "its paper's own did not run" if climb.stronger else "no stronger one counts"
     if meaning.scale == "log":
         ends = (climb.paper.value.value, climb.worst.value.value)
         low, high = sorted(max(v, 1e-12) for v in ends)
@@ -150,7 +157,7 @@ def _more(meaning: Meaning, rest: Sequence[_Climb]) -> str:
     if not rest:
         return ""
     gains, text = [c.gain for c in rest if c.gain is not None], f"{len(rest)} more"
-    if not gains or meaning.scale == "log":
+    if len(gains) < len(rest) or meaning.scale == "log":
         return text
     most = max(gains)
     if not _shows(meaning, most):

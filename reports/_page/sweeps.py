@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from leakbench.base import canonical
-from leakbench.judging import PAPER, WORST, Judged, Question, row_of
+from leakbench.judging import PAPER, WORST, Judged, Question, attacked_alike, row_of
 from leakbench.reporting import ReportData, ShownSetting
 from leakbench.results import Number
 from reports._chart.lines import Across, Axis, CurveLine, Trace, lines
@@ -21,6 +21,7 @@ FEWEST = 3  # values of a parameter
 MOST = 12  # drawings of a question
 NAMED = 4
 LOG_FROM = 20.0  # times the smallest value
+ONLY_SHOWN = (4, 6)  # too weak; or the paper's own attack alone, which is no worst case
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Sweep:
     gain: Markup
     metric: str
     utility: str
-    gone: str  # which values have no number, and why
+    gone: str  # which values have no number, and why; and whether all were attacked alike
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def _sweep(q: Question, v: Values, judged: Mapping[int, Judged]) -> Sweep | None
     for x in of:
         j = judged[v.settings[x].index]
         found = row_of(j, WORST)
-        if found is None or j.setting.dead or j.verdict.rule == 4:
+        if found is None or j.setting.dead or j.verdict.rule in ONLY_SHOWN:
             gone.append(f"{x:g} ({j.verdict.word})")
             continue
         worst[x] = found
@@ -140,6 +141,9 @@ def _sweep(q: Question, v: Values, judged: Mapping[int, Judged]) -> Sweep | None
     title = f"{ends[0].title} over {v.letter}"
     axis = Axis(top_of(meaning), meaning.text)
     drawing, utility = _gain(title, v)
+    told = [f"Without a number that counts: {several(gone, NAMED)}."] if gone else []
+    if not attacked_alike(judged[v.settings[x].index] for x in worst):
+        told.append("Not attacked alike: who was attacked less may only look lower.")
     return Sweep(
         title=title,
         of=f"{ends[0].name} to {ends[1].name}",
@@ -147,7 +151,7 @@ def _sweep(q: Question, v: Values, judged: Mapping[int, Judged]) -> Sweep | None
         gain=drawing,
         metric=meaning.heading,
         utility=utility,
-        gone=f"Without a number that counts: {several(gone, NAMED)}." if gone else "",
+        gone=" ".join(told),
     )
 
 

@@ -150,6 +150,25 @@ def test_more_settings_than_a_ladder_holds_are_folded():
     )
 
 
+def test_of_folded_settings_without_a_gain_none_is_told():
+    """Their own papers' attacks did not run: how much they gain nobody knows."""
+    bases = [setting("fedhide", {"alpha": i / 20}) for i in range(SHOWN + 3)]
+    rows = [row(b, 0.9, a, "method", "p_leak", 0.9) for b in bases for a in ("unmix", "any_attack")]
+    rows += [row(b, 0.9, "near", "paper", "p_leak", 0.9) for b in bases[:-2]]
+    made = ladder("q0", prototypes(built(rows)), shapes(["fedhide"]))
+    assert made.folded[-1].gain == "its paper's own did not run"
+    assert made.more == "3 more"
+
+
+def test_where_no_stronger_attack_ran_nothing_is_said_of_its_gain():
+    one, other = setting("fedgn", {"sigma": 0.1}), setting("fedgn", {"sigma": 0.2})
+    rows = [row(one, 0.9, a, "paper", "p_leak", 0.05) for a in ("near", "any_attack")]
+    rows += [row(other, 0.9, a, "method", "p_leak", 0.9) for a in ("unmix", "any_attack")]
+    rows.append(row(other, 0.9, "near", "paper", "p_leak", 0.9))
+    made = ladder("q0", prototypes(built(rows)), shapes(["fedgn"]))
+    assert [s.gain for s in made.rows] == ["no gain", "no stronger one counts"]
+
+
 def test_a_setting_without_its_papers_attack_stands_last_and_says_so():
     some, other = setting("fedgn", {"sigma": 0.1}), setting("fedgn", {"sigma": 0.2})
     rows = [

@@ -101,6 +101,25 @@ def test_a_dead_run_is_in_no_line_of_leakage_and_is_named():
     assert "at σ 5" in gain
 
 
+def test_the_papers_own_attack_alone_is_no_worst_case():
+    """More noise looked like more hiding where only nobody else had attacked."""
+    base = setting("fedgn", {"sigma": 5.0})
+    alone = [row(base, 0.8, a, "paper", "p_leak", 0.01) for a in ("own", "any_attack")]
+    data = built([*noise(), *alone])
+    (one,) = sweeps(data)[0].shown
+    assert one.gone == "Without a number that counts: 5 (cannot tell)."
+    assert "at σ 5" not in labels(data)[0]
+
+
+def test_a_value_that_was_attacked_less_is_no_safer_for_it():
+    some = noise()
+    assert "attacked" not in sweeps(built(some))[0].shown[0].gone
+    first = some[0].configuration
+    more = row(first, 0.9, "unmix", "method", "p_leak", 0.9)
+    (one,) = sweeps(built([*some, more]))[0].shown
+    assert one.gone == "Not attacked alike: who was attacked less may only look lower."
+
+
 def test_an_attack_too_weak_to_judge_draws_nothing():
     """With nothing defended it names one of twenty as well; a blind guess does."""
     bases = [setting("fedgn", {"sigma": s}) for s in SIGMAS]
