@@ -8,18 +8,21 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 
+from leakbench.base.spec import canonical
+
 
 def addresses(names: Sequence[Sequence[str]]) -> list[str]:
     """An address for each name, of its parts: "digits-fedgn-sigma-0.1".
 
-    Where two names differ by signs alone, a digest of each is added.
+    Where two names differ by signs alone, a digest of each is added, as it is to a name that is
+    another's address.
     """
     plain = ["-".join(map(slug, parts)) for parts in names]
     count = Counter(plain)
-    return [
-        f"{one}-{_digest(parts)}" if count[one] > 1 else one
-        for one, parts in zip(plain, names, strict=True)
-    ]
+    longer = [f"{one}-{_digest(parts)}" for one, parts in zip(plain, names, strict=True)]
+    taken = {*longer}
+    both = zip(plain, longer, strict=True)
+    return [long if count[one] > 1 or one in taken else one for one, long in both]
 
 
 def slug(text: str) -> str:
@@ -29,4 +32,4 @@ def slug(text: str) -> str:
 
 
 def _digest(parts: Sequence[str]) -> str:
-    return sha256("\n".join(parts).encode()).hexdigest()[:6]
+    return sha256(canonical([*parts]).encode()).hexdigest()[:6]

@@ -32,6 +32,13 @@ def test_names_that_differ_by_signs_have_two_addresses_and_both_are_said_so():
     assert one.startswith("digits-a-1-2-")
 
 
+def test_no_name_is_the_address_of_another():
+    """A badge with another's number would lie under its name."""
+    first, second = addresses([("a b",), ("a-b",)])
+    for names in ([("a b",), ("a-b",), (first,)], [("a\nb", "c"), ("a", "b\nc"), (second,)]):
+        assert len({*addresses(names)}) == 3
+
+
 def test_every_setting_and_question_has_one_and_no_two_are_alike():
     data = report_data()
     found = ids(render(data))
