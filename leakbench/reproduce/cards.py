@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from leakbench.reproduce import fitting, marks
+from leakbench.base.errors import BrokenFile
+from leakbench.reproduce import fitting, kept, marks
 from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.fitting import Fits
+from leakbench.reproduce.recipe import SCALES
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.strongest import Rivals, number_of_row, rivals, share, spelled, worst
 from leakbench.scoring import flags
 
 FITTING = "fitting.csv"  # beside the tables
-SCALES = ("small", "smoke")
 TITLES = {
     "fedhide": "FedHide: hiding a prototype among its neighbours",
     "fedmetric": "FedMetric: metric losses, with one class per client",
@@ -99,19 +100,26 @@ def committed_rows(results: Path) -> list[Row]:
     """All rows of the committed tables, with the flags that they have today.
 
     Raises:
-        BrokenFile: a table is damaged.
+        BrokenFile: a table is damaged, or an attack's number in it contradicts itself.
     """
-    return [
-        r
-        for p in committed_tables(results)
-        for r in marks.marked_rows(RECIPES.get(p.parent.name), p)
-    ]
+    out: list[Row] = []
+    for path in committed_tables(results):
+        rows = marks.marked_rows(RECIPES.get(path.parent.name), path)
+        wrong = next((r for r in rows if r.attack and not kept.agrees(r)), None)
+        if wrong:
+            where = f"{wrong.label}, {wrong.attack}, {wrong.metric}"
+            raise BrokenFile(
+                f"{path} is damaged ({where}: its numbers contradict each other, or the metric)."
+                " Make it again."
+            )
+        out += rows
+    return out
 
 
 def committed_tables(results: Path) -> Iterator[Path]:
     """The committed tables, each recipe's larger scale first."""
     for folder in sorted(p for p in results.iterdir() if p.is_dir()):
-        found = (folder / f"{scale}.csv" for scale in SCALES)
+        found = (folder / f"{scale}.csv" for scale in reversed(SCALES))
         yield from (p for p in found if p.is_file())
 
 

@@ -118,16 +118,27 @@ def _by_this_code(before: Row, case: Planned) -> bool:
 
 
 def _sound(r: Row) -> bool:
-    """Does it not contradict itself?"""
+    """Does it not contradict itself, and name its runs?"""
     m = r.ours
-    if m is None or not m.lowest <= m.value <= m.highest or m.n < 1 or not r.runs:
+    if m is None or not agrees(r) or not r.runs:
         return False
-    meaning = m.meaning or _meaning(r.attack, r.metric)
     if r.metric in METRICS and not r.attack and None in (m.low, m.high):
         return False
-    within = meaning is None or _inside(m.value, meaning.low, meaning.high)
     once = len({*r.seeds}) == len(r.seeds)
-    return within and once and sorted(_seed(run) for run in r.runs) == sorted(map(str, r.seeds))
+    return once and sorted(_seed(run) for run in r.runs) == sorted(map(str, r.seeds))
+
+
+def agrees(r: Row) -> bool:
+    """Do its numbers agree with each other, and with the range of what they measure?"""
+    m = r.ours
+    if m is None:
+        return True
+    meaning = m.meaning or _meaning(r.attack, r.metric)
+    if meaning is None and r.attack in registry.names("attacks"):
+        return False  # none of its metrics
+    told = [v for v in (m.lowest, m.highest, r.floor, r.control) if v is not None]
+    within = meaning is None or all(_inside(v, meaning.low, meaning.high) for v in told)
+    return within and m.n >= 1 and m.lowest <= m.value <= m.highest
 
 
 def _meaning(attack: str, metric: str) -> Meaning | None:

@@ -202,7 +202,8 @@ def share(r: Row) -> float | None:
     """How far it comes from the blind guess (0) to nothing defended (1), which chance may exceed.
 
     On the scale on which the metric's differences are taken; what is as good as the original counts
-    as all there is. None where the two ends do not differ, or one of them is not there.
+    as all there is. None where nothing defended leaks no more than a blind guess, or one of the two
+    is not there.
     """
     return None if r.ours is None else _share_at(r, r.ours.value)
 
@@ -224,7 +225,7 @@ def _share_at(r: Row, value: float) -> float | None:
     good = math.inf if meaning.as_good is None else sign * meaning.scaled(meaning.as_good)
     told = (sign * meaning.scaled(v) for v in (value, r.floor, r.control))
     got, blind, best = (min(t, good) for t in told)
-    return max(0.0, (got - blind) / (best - blind)) if best != blind else None
+    return max(0.0, (got - blind) / (best - blind)) if best > blind else None
 
 
 def _beyond(r: Row, *, up: bool) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from helpers.browser import needs_browser, opened, started
 
 from leakbench.base import registry
+from leakbench.base.errors import BrokenFile
 from leakbench.cli import run
 from leakbench.reproduce.leaderboard.entry import standing
 from leakbench.reproduce.leaderboard.page import leaderboard_files, write_leaderboard
@@ -53,6 +54,8 @@ def attacked(value, low, high, **more):
         ((0.1, 0.05, 0.2), ("control_failed",), 0.9, "too_weak"),
         ((0.3, 0.2, 0.4), ("control_failed",), 0.9, "leaks_in_part"),
         ((0.1, 0.05, 0.2), (), 0.1, "too_weak"),
+        ((0.1, 0.05, 0.2), (), 0.05, "too_weak"),  # nothing defended leaks less than a blind guess
+        ((0.1, 0.05, 0.2), (), None, "cannot_tell"),  # nobody attacked it
         ((0.9, 0.6, 1.0), ("dead_run",), 0.9, "dead_run"),
     ],
 )
@@ -132,7 +135,7 @@ def test_no_line_is_acquitted_and_the_unjudged_come_last(lines, made):
     for one, after in itertools.pairwise(lines):
         if (one["task"], one["metric"]) == (after["task"], after["metric"]):
             unjudged = [
-                e["share"] is None or e["standing"] in ("too_weak", "dead_run")
+                e["share"] is None or e["standing"] not in ("leaks", "leaks_in_part")
                 for e in (one, after)
             ]
             assert unjudged == sorted(unjudged)
@@ -167,6 +170,58 @@ def test_who_was_trained_and_not_attacked_is_named(made, lines):
     names = set(re.findall(r"<code>(\w+)</code>", said))
     assert {"fedprox", "moon", "fedbn"} <= names
     assert names.isdisjoint({e["method"] for e in lines})
+
+
+def tampered(folder, place="smoke", **cells):
+    """One table, in which the rows of FedHide(0.1, 10) have these cells."""
+    (folder / "fedhide-table4").mkdir()
+    with (RESULTS / "fedhide-table4" / "smoke.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    mine = [r for r in rows if r["label"] == "FedHide(0.1, 10)" and r["metric"] == "p_leak"]
+    for r in mine:
+        r.update(cells)
+    assert mine
+    with (folder / "fedhide-table4" / f"{place}.csv").open("w", encoding="utf-8", newline="") as f:
+        table = csv.DictWriter(f, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+    return leaderboard_files(folder)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"low": "0", "high": "0"},
+        {"low": "-5"},
+        {"control": "1e9"},  # of which all there is would be a small share
+        {"floor": "-1"},
+        {"n": "0"},  # of no unit there is no line at all
+        {"metric": "nosuch"},
+    ],
+)
+def test_a_table_that_contradicts_itself_is_refused(cells, tmp_path):
+    with pytest.raises(BrokenFile, match=r"smoke\.csv is damaged \(FedHide\(0\.1, 10\)"):
+        tampered(tmp_path, **cells)
+
+
+def test_a_table_at_the_papers_scale_is_read(tmp_path):
+    made = tampered(tmp_path, "full", scale="full")
+    told = json.loads(made["leaderboard.json"])["entries"]
+    assert "full" in {e["scale"] for e in told}
+    assert b"None is at its paper" not in made["index.html"]
+
+
+def test_without_a_table_of_what_fits_nobody_says_that_nothing_does(tmp_path, lines):
+    page = tampered(tmp_path)["index.html"].decode()
+    assert "none that declares this metric" not in page
+    assert "not known: no table says what fits it" in page
+    assert all(e["untried"] is not None for e in lines)
+
+
+def test_what_was_gained_stands_beside_what_chance_gives(made, lines):
+    page = made["index.html"].decode()
+    told = [f"{e['gained']['chance']:.3g}" for e in lines if e["gained"]]
+    assert re.findall(r", chance ([\d.]+)</small>", page) == told
 
 
 def test_two_settings_whose_names_differ_by_a_sign_have_two_addresses(tmp_path):
@@ -239,6 +294,12 @@ class TestInABrowser:
             assert page.locator("section:visible").count() == 1
             page.select_option("#standing", "too_weak")
             assert page.locator("tbody:visible").count() == 0
+
+    def test_paper_shows_all_lines_whatever_is_sought(self, browser, page_file, lines):
+        with opened(browser, page_file) as page:
+            page.fill("#find", "fedhide unmixing")
+            page.emulate_media(media="print")
+            assert page.locator("tbody:visible").count() == len(lines)
 
     def test_an_address_opens_its_line_whatever_is_filtered(self, browser, page_file):
         with opened(browser, page_file) as page:

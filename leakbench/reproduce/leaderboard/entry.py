@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, get_args
 
 from leakbench.base import addresses, provenance
 from leakbench.base.part import Part
-from leakbench.reproduce.fitting import Fits
+from leakbench.reproduce.fitting import Fits, way
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.strongest import Rivals, number_of_row, share, spelled, surely, threat_of
 
@@ -57,7 +57,7 @@ class Entry(Part):
     rung: str
     knows: tuple[str, ...]
     tried: tuple[str, ...]
-    untried: tuple[str, ...]
+    untried: tuple[str, ...] | None  # None: no table says what fits it
     gained: Gain | None
     rounds: int | None
     seeds: tuple[int, ...]
@@ -71,7 +71,7 @@ class Entry(Part):
     scale: str
 
     @classmethod
-    def of(cls, q: Rivals, untried: Sequence[str], address: str) -> Self:
+    def of(cls, q: Rivals, untried: Sequence[str] | None, address: str) -> Self:
         """What ``q`` says."""
         told, threat = q.telling, threat_of(q.telling)
         claim = next((r.claim for r in q.rows if r.claim), None)
@@ -89,7 +89,7 @@ class Entry(Part):
             rung=threat.rung,
             knows=threat.knows,
             tried=tuple(sorted({spelled(r) for r in q.rows})),
-            untried=tuple(untried),
+            untried=None if untried is None else tuple(untried),
             gained=_gain(q.utility),
             flags=tuple(sorted(told.flags)),
             claimed=claim.value if claim else None,
@@ -99,10 +99,14 @@ class Entry(Part):
         )
 
     @property
+    def judged(self) -> bool:
+        """Has it a place among those of its metric? Not what nobody can tell the leakage of."""
+        return self.share is not None and self.standing in ("leaks", "leaks_in_part")
+
+    @property
     def place(self) -> tuple[bool, float, str]:
         """Among those of its metric: the smallest share first, what is not judged last."""
-        judged = self.share is not None and self.standing not in ("too_weak", "dead_run")
-        return not judged, self.share or 0.0, self.label
+        return not self.judged, self.share or 0.0, self.label
 
     @property
     def command(self) -> str:
@@ -123,7 +127,11 @@ def entries(asked: Sequence[Rivals], rows: Sequence[Row], known: Fits) -> list[E
     ``rows``: of all tables; ``known``: which attacks fit which methods.
     """
     at = addresses([(q.best.task, q.best.label, q.best.metric) for q in asked])
-    out = [Entry.of(q, q.untried(rows, known), one) for q, one in zip(asked, at, strict=True)]
+    out = []
+    for q, one in zip(asked, at, strict=True):
+        untried = q.untried(rows, known)
+        told = untried if untried or way(q.rows[0]) in known else None
+        out.append(Entry.of(q, told, one))
     return sorted(out, key=lambda e: (e.task, e.metric, *e.place))
 
 
@@ -135,7 +143,9 @@ def standing(q: Rivals) -> Standing:
         return "leaks"
     if q.beyond:
         return "leaks_in_part"
-    return "too_weak" if share(q.telling) is None else "cannot_tell"
+    told = q.telling
+    ends = told.floor is not None and told.control is not None
+    return "too_weak" if ends and share(told) is None else "cannot_tell"
 
 
 def _gain(r: Row | None) -> Gain | None:
