@@ -58,9 +58,6 @@ class AxisScale:
         return [(i * step, f"{i * step:.{digits}f}") for i in range(first, last + 1)]
 
 
-FAR = 0.25  # of what lies between the ends: less is drawn as a line
-
-
 def nice(step: float) -> float:
     """The next of 1, 2, 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))

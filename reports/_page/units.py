@@ -81,12 +81,10 @@ def _lists(
         name = u.name.replace("/", " ") + f", seed {m.run.seed}" * several
         value = "failed" if u.failed else meaning.text(u.score)
         kind = ""
-        if meaning.share and (u.failed or u.score in (0, 1)):
-            kind = (
-                "failed"
-                if u.failed
-                else ("" if u.score else "not ") + VERBS.get(meaning.noun, "hit")
-            )
+        if meaning.share and u.failed:
+            kind = "failed"
+        elif meaning.share and u.score in (0, 1):
+            kind = "not " * (not u.score) + VERBS.get(meaning.noun, "hit")
         found.setdefault(kind, []).append(UnitMark(address, name, "" if kind else value))
     for kind, marks in found.items():
         units = plural(len(marks), meaning.unit)
