@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 
 
 def run_leaderboard(results: Path, out: Path, url: str, *, console: Console, as_json: bool) -> int:
-    """Write the leaderboard of the tables in ``results``, and say where it is."""
+    """Write the leaderboard of the tables in ``results``, and say where it is.
+
+    Raises:
+        UsageError: ``results`` is no folder, or holds no table; ``out`` cannot be written.
+        BrokenFile: a table is damaged.
+    """
+    if not results.is_dir():  # said before anything slow is imported
+        what = "is no folder" if results.exists() else "does not exist"
+        raise UsageError(
+            f"{results} {what}: expected the folder where `leakbench reproduce` left its tables."
+        )
     from leakbench.reproduce.leaderboard.page import write_leaderboard
 
     with console.busy("reading tables"):

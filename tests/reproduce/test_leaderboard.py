@@ -251,6 +251,20 @@ def test_a_folder_without_tables_is_said(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_folder_of_runs_is_told_whose_it_is(tmp_path, capsys):
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "runs" / "one" / "run.json").write_text("{}", encoding="utf-8")
+    assert run(["leaderboard", str(tmp_path / "runs"), "-o", str(tmp_path / "out")]) == 2
+    assert f"`leakbench report {tmp_path / 'runs'}`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "what"), [("none", "does not exist"), ("file", "is no folder")])
+def test_what_is_no_folder_is_said(tmp_path, capsys, name, what):
+    (tmp_path / "file").touch()
+    assert run(["leaderboard", str(tmp_path / name), "-o", str(tmp_path / "out")]) == 2
+    assert f"{name} {what}: expected the folder" in capsys.readouterr().err
+
+
 def test_the_command_writes_it(tmp_path, capsys, lines):
     assert run(["leaderboard", str(RESULTS), "-o", str(tmp_path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -336,6 +350,8 @@ class TestInABrowser:
                 " e.getClientRects().length && e.getBoundingClientRect().right > 390).length"
             )
             assert wide == 0
+            told = "found => found.map((e) => e.getBoundingClientRect().width)"
+            assert min(page.locator("caption:visible").evaluate_all(told)) > 300
 
     def test_without_script_every_line_stands_open(self, browser, page_file, lines):
         with opened(browser, page_file, java_script_enabled=False) as page:

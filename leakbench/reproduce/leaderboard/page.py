@@ -44,9 +44,11 @@ def leaderboard_files(results: Path, url: str = "") -> dict[str, bytes]:
     rows = cards.committed_rows(results) if results.is_dir() else []
     asked = worst(list(rivals(rows)))
     if not asked:
+        runs = next(results.glob("**/run.json"), None)
+        instead = f" What lies there are runs: `leakbench report {results}` shows those."
         raise UsageError(
             f"no table with an attack's number lies in {results}. Make one with `leakbench"
-            " reproduce`, or give the folder that has them."
+            f" reproduce`, or give the folder that has them.{instead if runs else ''}"
         )
     known = fitting.read_fits(results / cards.FITTING)
     lines = entries(asked, rows, known)
