@@ -41,8 +41,8 @@ def strip(shares: Shares) -> Markup:
     wide, high = min(len(shares), ROW) * STEP, -(-len(shares) // ROW) * STEP
     inside = [tag("path", d="".join(d), class_=k) for k, d in squares.items() if d]
     label = (
-        f"{plural(len(shares), 'client')}, a square each: full if hit, half if sometimes, empty if"
-        " never"
+        f"{plural(len(shares), 'client')}, a square each: full if hit in half of the cases or more,"
+        " half if in fewer, empty if never"
     )
     return tag(
         "svg",
