@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from leakbench.base.reason_words import reason_clause, reason_text
 from leakbench.judging.evidence import Evidence
 from leakbench.results.number import Number
@@ -13,8 +15,14 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def count(value: float, whole: int) -> str:
-    """A share as a count of a whole; none and all only if that is exact."""
-    hits = round(value * whole)
+    """A share as a count of a whole; none and all only if that is exact.
+
+    A half goes up, as everybody rounds: to the even number would tell 0.65 as 6 of 10, and 0.75 as
+    8 of 10. Half of one is fewer than one.
+    """
+    exact = value * whole
+    slack = 1e-9  # what a product of floats lacks of a half, or has too much
+    hits = 0 if exact <= 0.5 + slack else math.floor(exact + 0.5 + slack)
     if hits == 0 and value > 1e-9:
         return f"fewer than 1 of {whole}"
     if hits == whole and value < 1 - 1e-9:

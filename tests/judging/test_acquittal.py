@@ -55,7 +55,7 @@ def test_who_finds_13_of_100_with_nothing_defended_acquits_nobody(tmp_path):
     assert (one.verdict.rule, one.verdict.word) == (9, "cannot tell")
     assert one.sentence.startswith(
         "Cannot tell: attack too weak to acquit: with nothing defended it names 13 of 100 clients"
-        " on average, and half way to all there is would be 50 of 100 (another attack or more"
+        " on average, and half way to all there is would be 51 of 100 (another attack or more"
         " search is needed, not more units)."
     )
     assert short(one.evidence, one.verdict).startswith(

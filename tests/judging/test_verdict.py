@@ -250,6 +250,13 @@ def test_none_and_all_only_if_exact(value, text):
     assert count(value, 100) == text
 
 
+def test_a_half_goes_up_and_is_never_told_as_less():
+    halves = [(h + 0.5) / 10 for h in range(10)]
+    told = ["fewer than 1 of 10", *(f"{h + 1} of 10" for h in range(1, 9)), "more than 9 of 10"]
+    assert [count(v, 10) for v in halves] == told
+    assert count(0.145, 100) == "15 of 100"  # the product of floats is a little below 14.5
+
+
 def test_a_whole_of_one_unit_has_no_fraction():
     assert [count(v, 1) for v in (0.0, 0.5, 0.7, 1.0)] == [
         "0 of 1",
