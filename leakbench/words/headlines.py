@@ -204,7 +204,8 @@ def _independent(number: Number) -> int:
     """How many clients or other units there are; one that is there in each seed is one."""
     if number.power is None:
         return number.value.n // max(len(number.seeds), 1)
-    return len({u.cluster for m in number.parts for u in m.units["attack"]})
+    found = {u.cluster for m in number.parts for u in m.units["attack"]}
+    return len(found) or number.power.clusters
 
 
 def _useful(question: Question, live: Sequence[Judged]) -> tuple[Span, ...]:

@@ -327,11 +327,11 @@ def test_a_box_finds_settings_and_the_sentences_count_all(browser, paths):
             "FedHide α 0.12, K 3"
         ]
         assert page.locator(f"{WIDE} .pt:visible").count() == 1
-        assert page.locator(".finder:visible output").inner_text().startswith("1 of 100;")
+        assert page.locator(".finder:visible output").inner_text().startswith("1 of 100 shown;")
         assert page.locator(".intro:visible").inner_text() == said
         page.fill(".seek:visible", "no such setting")
         assert page.locator("#q0 .list a.row:visible").count() == 0
-        assert page.locator(".finder:visible output").inner_text().startswith("0 of 100;")
+        assert page.locator(".finder:visible output").inner_text().startswith("0 of 100 shown;")
         page.emulate_media(media="print")  # paper shows all
         assert page.locator(f"{WIDE} .pt:visible").count() == 100
         page.emulate_media(media="screen")

@@ -68,9 +68,11 @@
       family.classList.toggle("off", !left);
       if (state.sought.length) family.open = left > 0;
     }
+    // What has lost all its lines goes with them: a verdict's head, a ladder's.
+    for (const part of all(".list > section, .ladder")) part.classList.toggle("off", !one(":is(a.row, .step):not(.off)", part));
     for (const box of all(".seek")) {
       const rows = all("a.row", box.closest(".list")), left = rows.filter((row) => !row.classList.contains("off")).length;
-      one("output", box.parentElement).textContent = state.sought.length ? `${left} of ${rows.length}; the sentences count all` : "";
+      one("output", box.parentElement).textContent = state.sought.length ? `${left} of ${rows.length} shown; the verdicts above count all` : "";
     }
     for (const note of all(".gone")) {
       const names = all(".chips button[aria-pressed=false]", note.parentElement).map((b) => b.textContent.trim());
