@@ -179,7 +179,7 @@ def lede(question: Question) -> tuple[Span, ...]:
         return tuple(span(text) for text in _rest(only))
     apart = span("This is about who got the messages, not about what they give away.")
     about = () if question.topic.contents else (apart,)
-    told = [about, _looks_safest(live), _useful(question, live), _rests_on(live)]
+    told = [about, _looks_safest(question, live), _useful(question, live), _rests_on(live)]
     out: list[Span] = []
     for sentence_ in filter(None, told):
         out += [span(" "), *sentence_] if out else sentence_
@@ -218,11 +218,16 @@ def _useful(question: Question, live: Sequence[Judged]) -> tuple[Span, ...]:
     most = f"nine tenths of the {free.meaning.heading} of {best.name}, which hides nothing"
     if free.meaning.direction == "down":
         most = f"nine tenths of what {best.name}, which hides nothing, gets right"
-    every = all(candidate(j) for j in question.judged if not j.setting.reference)
+    every = _all_judged(question)
     if not useful:
         judged = "" if every else " that was judged"
         return (span(f"No defense setting{judged} keeps {most}."),)
     return _least(useful, "settings" if every else "judged settings", most)
+
+
+def _all_judged(question: Question) -> bool:
+    """Every defense?"""
+    return all(candidate(j) for j in question.judged if not j.setting.reference)
 
 
 def _rest(only: Judged) -> list[str]:
@@ -288,16 +293,19 @@ def names_of(judged: Sequence[Judged]) -> str:
     return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 
-def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
+def _looks_safest(question: Question, live: Sequence[Judged]) -> tuple[Span, ...]:
     tested = [j for j in live if j.verdict.paper]
     if not tested:
         return ()
     least = min(_by_paper(j) for j in tested)
     equal = [j for j in tested if _by_paper(j) == least]
     best = max(equal, key=lambda j: j.verdict.reached.leak if j.verdict.reached else -math.inf)
-    looks = "looks safest by its own paper's test"
+    judged = "" if _all_judged(question) else " of those judged"
+    looks = f"looks safest{judged} by its own paper's test"
     if len(equal) > 1:
-        looks = f"is one of {len(equal)} that look safest by their own paper's test"
+        looks = f"is one of {len(equal)} that look safest{judged} by their own paper's test"
+    elif len(tested) == 1:
+        looks = "was tested by its own paper's attack"
     evidence, verdict = best.evidence, best.verdict
     got, paper, worst = verdict.reached, verdict.paper, verdict.worst
     if not (got and paper and worst):
@@ -309,13 +317,14 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     who = WHO.get(got.attacker.rung, "An attacker")
     if (told := by(got)) != "an attacker":  # a client
         who = f"A{told[1:]}"
-    at_worst = value_text(evidence, worst, worst.value.value)
-    blind = value_text(evidence, got, got.floor.value)
+    reached, at_worst = (value_text(evidence, n, n.value.value) for n in (got, worst))
+    blind = f"a blind guess {value_text(evidence, got, got.floor.value)}"
+    beside = blind if reached == at_worst else f"at worst {at_worst}, {blind}"
     return (
         span(best.setting.name, "strong"),
         span(f" {looks}, which {test}. {who} {verb} "),
-        span(value_text(evidence, got, got.value.value), best.verdict.tone),
-        span(f" (at worst {at_worst}, a blind guess {blind})."),
+        span(reached, best.verdict.tone),
+        span(f" ({beside})."),
     )
 
 

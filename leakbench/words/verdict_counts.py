@@ -76,8 +76,13 @@ def counts(question: Question) -> list[tuple[str, str, str, str]]:
     none = [j for j in question.judged if j.verdict.tone == "none"]
     why = unjudged(none) or "none of the settings"
     told = (
-        ("leak", "leaks", "leak", "at least half of all there is to get"),
-        ("part", "leaks in part", "leak in part", "more than a blind guess"),
+        ("leak", "leaks", "leak", "surely half of all there is to get, or more"),
+        (
+            "part",
+            "leaks in part",
+            "leak in part",
+            "surely more than a blind guess, not surely half",
+        ),
         ("held", "held", "held", f"within {_small(question.meaning)} of a blind guess"),
         ("none", "cannot be judged", "cannot be judged", why),
     )

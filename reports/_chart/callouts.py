@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from leakbench.judging import Corner, Slab
 from leakbench.results import setting_names
-from reports._chart.labels import Box, Label, beside, column, within
+from reports._chart.labels import Box, Label, beside, box_of, column, overlap, within
 from reports._chart.plot import Plot, PlotPoint, Size
 from reports._chart.svg import cut, width
 
@@ -60,7 +62,7 @@ def labels(
 
     Wide: beyond 86 % of the width in one column in the right margin, else beside the point. Narrow:
     neighbours of a family share one. Where there are many settings, a label that would hide others
-    is left out.
+    is left out, and so is one that would touch another.
     """
     left, right = float(size.left), float(size.wide - size.right)
     edge, bottom = left + 0.86 * (right - left), float(size.high - size.bottom)
@@ -74,6 +76,7 @@ def labels(
     places = [(margin[p.index], p.x, p.y) for p in crowded]
     stacked = column(places, right + 18.0, size.top - 6.0, bottom)
     out: dict[int, Label | None] = {}
+    written = list(map(box_of, stacked))
     for p, label in zip(crowded, stacked, strict=True):
         out[p.index] = label
     groups = _neighbours(points, worthy)
@@ -83,14 +86,25 @@ def labels(
         p = mates[0]
         text = names[p.judged.setting.name]
         if len(mates) > 1:
-            text = f"{p.judged.setting.title} ×{len(mates)}"
+            text = f"{p.judged.setting.title}: {len(mates)} here"
         text = cut(text, 34 if size.column else 26)
-        out[p.index] = beside(text, p.x, p.y, taken, frame, most=most)
+        out[p.index] = _clear(beside(text, p.x, p.y, taken, frame, most=most), written, most)
     for p in worthy:
         if p.dead:
             text = f"{cut(names[p.judged.setting.name], 28)}: dead"
-            out[p.index] = beside(text, p.x, p.y, taken, frame, most=most)
+            out[p.index] = _clear(beside(text, p.x, p.y, taken, frame, most=most), written, most)
     return {i: label for i, label in out.items() if label is not None}
+
+
+def _clear(label: Label | None, written: list[Box], most: float | None) -> Label | None:
+    """The label, now one of those ``written``; None where it touches one and there are many."""
+    if label is None:
+        return None
+    box = box_of(label)
+    if most is not None and overlap(np.array([box]), written).any():
+        return None
+    written.append(box)
+    return label
 
 
 def lost_place(

@@ -32,6 +32,13 @@ class Label:
     hair: tuple[tuple[float, float], ...] = ()  # a line from there to the point, or none
 
 
+def box_of(label: Label, size: float = 11.5) -> Box:
+    """What its text takes."""
+    wide = width(label.text, size) + 2
+    left = label.x - wide if label.anchor == "end" else label.x
+    return left, label.y - HEIGHT + 2.5, left + wide, label.y + 2.5
+
+
 def beside(
     text: str,
     x: float,

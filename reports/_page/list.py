@@ -18,8 +18,8 @@ from reports._chart.small_track import track, track_scale
 from reports._words import lacking, reach
 
 GROUPS = (
-    ("leak", "Leaks", "an attacker gets at least half"),
-    ("part", "Leaks in part", "more than a blind guess"),
+    ("leak", "Leaks", "surely half of it or more"),
+    ("part", "Leaks in part", "surely above a blind guess, not half"),
     ("held", "Held", "against every attack tried here"),
     ("none", "Cannot be judged", "never a sign of privacy"),
 )

@@ -556,9 +556,9 @@ def test_lede_names_what_looked_safest_and_what_leaks_least_and_stays_useful():
     assert (
         text_of(lede(q))
         == "FedHide looks safest by its own paper's test, which names 4 of 100 clients on average."
-        " An attacker who knows the method names 94 of 100 (at worst 94 of 100, a blind guess 1"
-        " of 100). Of the settings that keep nine tenths of the accuracy of FedAwS, which hides"
-        " nothing, FedGN leaks least: 30 of 100 clients on average at worst."
+        " An attacker who knows the method names 94 of 100 (a blind guess 1 of 100). Of the"
+        " settings that keep nine tenths of the accuracy of FedAwS, which hides nothing, FedGN"
+        " leaks least: 30 of 100 clients on average at worst."
     )
     poor = question(judged("leaks", "FedAwS", 0.58, reference=True), judged("held", "noise", 0.15))
     keeps = "keeps nine tenths of the accuracy of FedAwS, which hides nothing."
@@ -566,6 +566,21 @@ def test_lede_names_what_looked_safest_and_what_leaks_least_and_stays_useful():
     poor = question(*poor.judged, judged("none", "FedCS", 0.57))
     assert text_of(lede(poor)) == f"No defense setting that was judged {keeps}"
     assert text_of(lede(question(judged("held", "noise", 0.15)))) == ""
+
+
+@pytest.mark.parametrize(
+    ("others", "looks"),
+    [
+        ((), "a was tested by its own paper's attack, which names 4"),
+        ((("leaks", 0.2),), "a looks safest by its own paper's test, which names 4"),
+        ((("leaks", 0.04),), "a is one of 2 that look safest by their own paper's test, which"),
+        ((("leaks", 0.2), ("none", None)), "a looks safest of those judged by its own paper's"),
+    ],
+)
+def test_who_looks_safest_is_said_of_whom(others, looks):
+    """Not of one that nobody is beside; and where some are left open, of the others alone."""
+    more = [judged(word, f"b{i}", paper=paper) for i, (word, paper) in enumerate(others)]
+    assert text_of(lede(question(judged("leaks", "a", paper=0.04), *more))).startswith(looks)
 
 
 def test_what_held_on_one_question_is_said_to_leak_on_another():

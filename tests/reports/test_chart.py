@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from helpers.report_data import again, built, report_data, row, setting
 
@@ -23,7 +24,7 @@ from reports._chart import svg
 from reports._chart.callouts import obstacles, short_names
 from reports._chart.chart import chart
 from reports._chart.data import block, chart_data
-from reports._chart.labels import side_by_side, within
+from reports._chart.labels import box_of, overlap, side_by_side, within
 from reports._chart.plot import NARROW, WIDE, plot
 from reports._chart.points import shapes
 from reports._chart.scale import AxisScale
@@ -604,3 +605,19 @@ def test_who_cannot_be_judged_does_not_bring_the_chart_back():
     page = render(built(every + attacked(SIGMA[3], 0.8, 0.1, None, 0.1)))
     assert "3 of 4 defense settings leak" in page
     assert "The same as a chart" in page
+
+
+def test_no_label_of_many_touches_another():
+    rows, families = [], ("fedgn", "fedcs", "fedhide", "fedmetric", "fedaws", "flea")
+    for i in range(150):
+        base, utility = setting(families[i % 6], {"sigma": 0.01 * (i + 1)}), 0.3 + i * 53 % 97 / 160
+        for name, rung, value in (("own", "paper", 0.1), ("any_attack", "method", 0.35)):
+            more = (i * 37 % 100) / 160 if rung == "method" else 0.0
+            rows.append(row(base, utility, name, rung, "p_leak", value + more))
+    for size in (WIDE, NARROW):
+        found = list(scene(plot(ask(rows), size), "any_attack").labels.values())
+        boxes = [box_of(label) for label in found]
+        assert len(boxes) > 3
+        for i, box in enumerate(boxes):
+            others = boxes[:i] + boxes[i + 1 :]
+            assert not overlap(np.array([box]), others).any()
