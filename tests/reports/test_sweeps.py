@@ -62,7 +62,7 @@ def test_two_values_are_no_sweep_and_the_page_has_no_such_section():
     data = built(noise(SIGMAS[:2]))
     assert sweeps(data) == []
     assert labels(data) == []
-    assert "#sweeps" not in render(data)
+    assert 'href="#sweeps"' not in render(data)
 
 
 def test_settings_that_differ_in_more_are_no_sweep():
