@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from reports._chart.points import half_fill, shapes
 from reports._page import moved
 from reports._page.cards import cards
 from reports._page.claims import claims
-from reports._page.ladder import ladder
+from reports._page.ladder import Ladder, ladder
 from reports._page.maps import maps
 from reports._page.members import members
 from reports._page.missing import not_here
@@ -89,8 +89,7 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
     final = [v for v in every_view if not v.early]
     drawn = chart_data({v.ident: v.scenes for v in every_view if v.scenes})
     moves = {"lists": {v.ident: v.moves for v in every_view if v.moves}}
-    climbs = {v.ident: ladder(v.ident, v.question, marks) for v in _most_judged_first(final)}
-    heaps = {v.ident for v in final if v.one_heap}
+    climbs, ladders = _ladders(_most_judged_first(final), marks)
     style, script = joined_files(STYLES), joined_files(SCRIPTS)
     every = records(data)
     switched = {a for v in every_view for a in v.attackers}
@@ -114,8 +113,8 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
             ghost=GHOST,
             probe=PROBE,
             many=MANY,
-            climbs={i: found for i, found in climbs.items() if found and i in heaps},
-            ladders=[found for i, found in climbs.items() if found and i not in heaps],
+            climbs=climbs,
+            ladders=ladders,
             tables=[table(v.ident, v.question, marks) for v in final],
             cards=cards(data, every, marks),
             records=every,
@@ -149,8 +148,7 @@ def brief(data: ReportData) -> str:
     marks = shapes([s.family for s in data.settings])
     every_view = views(data, marks)
     final = [v for v in every_view if not v.early and v.question.listener is None]
-    climbs = {v.ident: ladder(v.ident, v.question, marks) for v in final[:1]}
-    heaps = {v.ident for v in final if v.one_heap}
+    climbs, ladders = _ladders(final[:1], marks)
     style = joined_files(STYLES)
     page = page_environment(TEMPLATES).get_template("brief.html.jinja")
     return printable(
@@ -167,8 +165,8 @@ def brief(data: ReportData) -> str:
             ghost=GHOST,
             probe=PROBE,
             many=MANY,
-            climbs={i: found for i, found in climbs.items() if found and i in heaps},
-            ladders=[found for i, found in climbs.items() if found and i not in heaps],
+            climbs=climbs,
+            ladders=ladders,
             sure=how_sure(data),
             again=[],
             fills=half_fill() + plot_fills(),
@@ -177,6 +175,20 @@ def brief(data: ReportData) -> str:
             tasks=sorted({s.task for s in data.settings}),
         )
     )
+
+
+def _ladders(
+    views: Sequence[QuestionView], marks: Mapping[str, str]
+) -> tuple[dict[str, Ladder], list[Ladder]]:
+    """Those that stand in a chart's place, by its view, and the others."""
+    first, others = {}, []
+    for v in views:
+        found = ladder(v.ident, v.question, marks)
+        if found and v.one_heap:
+            first[v.ident] = found
+        elif found:
+            others.append(found)
+    return first, others
 
 
 def _most_judged_first(views: Sequence[QuestionView]) -> list[QuestionView]:
