@@ -60,6 +60,8 @@ class Folded:
     utility: str
     found: str
     track: Markup
+    why: str  # why none of them can be judged
+    tone: str
     lines: tuple[ListLine, ...]
 
 
@@ -83,22 +85,20 @@ def groups(question: Question, marks: Mapping[str, str]) -> tuple[Group, ...]:
     for tone, word, meaning in GROUPS:
         mine = [j for j in question.judged if j.verdict.tone == tone]
         members = sorted(mine, key=_safety)
-        families: dict[str, list[Judged]] = {}
-        for j in members:
-            families.setdefault(j.setting.family, []).append(j)
-        lines: list[ListLine] = []
-        folded: list[Folded] = []
-        for j in members:
-            own = families[j.setting.family]
-            if len(own) <= MOST_OF_A_FAMILY or tone == "none":
-                lines.append(_line(j, marks, scale))
-            elif j is own[0]:
-                folded.append(_folded(own, [_line(o, marks, scale) for o in own], scale))
-        if members:
-            count, more = tally(members, question.judged)
-            same, lines = _once(tone, lines, alone=not folded)
-            known = (tone, word, meaning, f"{count} {more}".strip(), same)
-            found.append(Group(*known, tuple(lines), tuple(folded)))
+        if not members:
+            continue
+        same, lines = _once(tone, [_line(j, marks, scale) for j in members])
+        # Folded together where a family has the same reason: a range says nothing of what is open.
+        families: dict[tuple[str, str], list[tuple[Judged, ListLine]]] = {}
+        for j, line in zip(members, lines, strict=True):
+            why = line.why if tone == "none" else ""
+            families.setdefault((line.family, why), []).append((j, line))
+        many = [own for own in families.values() if len(own) > MOST_OF_A_FAMILY]
+        inside = {line.index for own in many for _, line in own}
+        alone = tuple(line for line in lines if line.index not in inside)
+        count, more = tally(members, question.judged)
+        known = (tone, word, meaning, f"{count} {more}".strip(), same)
+        found.append(Group(*known, alone, tuple(_folded(own, scale) for own in many)))
     return tuple(found)
 
 
@@ -107,9 +107,9 @@ def _safety(judged: Judged) -> float:
     return -worst.leak if worst else float("inf")
 
 
-def _once(tone: str, lines: list[ListLine], *, alone: bool) -> tuple[str, list[ListLine]]:
+def _once(tone: str, lines: list[ListLine]) -> tuple[str, list[ListLine]]:
     """What all lines say besides their numbers, said once: (that, the lines without it)."""
-    if tone not in ("none", "held") or len(lines) < 2 or not alone:
+    if tone not in ("none", "held") or len(lines) < 2:
         return "", lines
     held = tone == "held"
     said = {n.also if held else n.why for n in lines}
@@ -138,18 +138,22 @@ def _line(judged: Judged, marks: Mapping[str, str], scale: AxisScale | None) -> 
     )
 
 
-def _folded(members: list[Judged], lines: list[ListLine], scale: AxisScale | None) -> Folded:
+def _folded(own: list[tuple[Judged, ListLine]], scale: AxisScale | None) -> Folded:
+    members, lines = [j for j, _ in own], tuple(line for _, line in own)
     setting = members[0].setting
     gains = [j.setting.final for j in members if j.setting.final]
     worst = [j.verdict.worst for j in members if j.verdict.worst]
     gained = [u.value.value for u in gains]
+    found = [n.value.value for n in worst]
     return Folded(
-        key=f"{members[0].verdict.tone}-{setting.index}",
+        key=f"{lines[0].tone}-{setting.index}",
         family=setting.family,
         name=setting.title,
         icon=lines[0].icon,
         utility=reach(gains[0].meaning, gained) if gains else "not measured",
-        found=reach(members[0].evidence.meaning, [n.value.value for n in worst]),
+        found=reach(members[0].evidence.meaning, found) if found else "none",
         track=track(members, scale),
-        lines=tuple(lines),
+        why=lines[0].why,
+        tone=lines[0].tone,
+        lines=lines,
     )

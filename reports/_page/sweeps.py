@@ -18,7 +18,7 @@ from reports._chart.scale import top_of
 from reports._words import several
 
 FEWEST = 3  # values of a parameter
-MOST = 12  # drawings of a question
+MOST = 6  # drawings of a question that are seen at once
 NAMED = 4
 LOG_FROM = 20.0  # times the smallest value
 ONLY_SHOWN = (4, 6)  # too weak; or the paper's own attack alone, which is no worst case
@@ -59,19 +59,23 @@ class Sweeps:
     task: str
     label: str
     shown: tuple[Sweep, ...]
-    more: int  # that are not drawn
+    folded: tuple[Sweep, ...]
 
 
 def sweeps(data: ReportData) -> list[Sweeps]:
-    """Of every question about the end of training, where some parameter has enough values."""
+    """Of every question about the end of training, where some parameter has enough values.
+
+    Those of the most values come first.
+    """
     out = []
     for q in data.questions:
         judged = {j.setting.index: j for j in q.judged}
         mine = [s for s in data.settings if s.index in judged]
-        drawn = [_sweep(q, v, judged) for v in swept(mine)] if q.stage == "final" else []
+        of = sorted(swept(mine), key=lambda v: -len(v.settings)) if q.stage == "final" else []
+        drawn = [_sweep(q, v, judged) for v in of]
         found = [one for one in drawn if one]
         if found:
-            out.append(Sweeps(q.task, q.label, tuple(found[:MOST]), len(found[MOST:])))
+            out.append(Sweeps(q.task, q.label, tuple(found[:MOST]), tuple(found[MOST:])))
     return out
 
 

@@ -78,6 +78,15 @@ def test_a_grid_is_a_sweep_of_each_parameter_at_each_value_of_the_other():
     assert len({s.of for s in of.shown}) == 2
 
 
+def test_the_longest_come_first_and_none_is_left_out():
+    grid = [setting("fedhide", {"alpha": a / 10, "k": k}) for a in range(1, 6) for k in (3, 5, 10)]
+    data = built([n for b in grid for n in numbers(b, 0.8, 0.9, 0.1)])
+    (of,) = sweeps(data)
+    assert [s.title for s in of.shown] == ["FedHide over α"] * 3 + ["FedHide over K"] * 3
+    assert [s.title for s in of.folded] == ["FedHide over K"] * 2
+    assert "<summary>2 more</summary>" in render(data)
+
+
 def test_a_wrappers_parameter_is_one():
     bases = []
     for sigma in (0.1, 0.5, 1.0):
