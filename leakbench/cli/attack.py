@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,15 +167,30 @@ class _Plan:
             self.console.warn(f"In less time: {text}.")
 
     def tell(self, todo: Sequence[Job], runs: int, workers: int, budget: float | None) -> None:
-        """How long each is predicted to take, and all of them, before the first begins."""
+        """How long each is predicted to take, and all of them, before the first begins.
+
+        What is done on several runs takes one line; with ``-v`` one more for each of these.
+        """
         say = self.console.detail if self.chosen else self.console.say
+        alike = defaultdict[str, list[Job]](list)
         for job in todo:
-            say(f"{job.name}: {duration(job.seconds) if job.seconds else 'about 0 s'}")
+            alike[self.planned[job.name].choice.title].append(job)
+        for title, jobs in alike.items():
+            name = jobs[0].name if len(jobs) == 1 else f"{title} on {len(jobs)} runs"
+            say(f"{name}: {_together(jobs)}")
+            for job in jobs if len(jobs) > 1 else ():
+                self.console.detail(f"  {job.name}: {_together([job])}")
         if self.chosen and budget is None:
             return
         self.console.say(
             f"{len(todo)} attacks on {runs} runs: {duration(left(todo, (), 0.0, workers))}"
         )
+
+
+def _together(jobs: Sequence[Job]) -> str:
+    """One after the other, they are predicted to take this long."""
+    seconds = sum(job.seconds or 0.0 for job in jobs)
+    return duration(seconds) if seconds else "about 0 s"
 
 
 def _known(name: str) -> str:

@@ -86,6 +86,22 @@ class TestAttack:
         assert len(times) == len(planned) >= 4  # every setting of every attack that fits
         assert lines[max(times) + 1].startswith(f"{len(planned)} attacks on 1 runs: about ")
 
+    def test_what_is_done_on_several_runs_is_told_in_one_line(
+        self, cli, made, tmp_path, monkeypatch
+    ):
+        """Ten runs and 23 attacks were 230 lines before the first began."""
+        run = folders.find([made])[0]
+        both = [copied(run, tmp_path / name).path for name in "ab"]
+        monkeypatch.setattr(pipeline, "attack", lambda *a, **k: str(run.attacks[0].path))
+        _, _, err = cli("attack", *both)
+        _, _, alone = cli("attack", both[0])
+        told = [line for line in err.splitlines() if " on 2 runs: about " in line]
+        apart = [line for line in alone.splitlines() if f" on {run.id}: about " in line]
+        assert len(told) == len(apart) + 1  # the last is of all together
+        assert f" on {run.id}: about " not in err
+        _, _, err = cli("attack", *both, "-v")
+        assert err.count(f" on {run.id}: about ") == 2 * len(apart)
+
     def test_the_cheap_come_first_and_what_does_not_fit_the_budget_is_named(
         self, cli, made, tmp_path, monkeypatch
     ):
