@@ -94,7 +94,7 @@ def attack(
         console.warn(
             f"{len(left_out)} of {len(todo)} attacks did not fit into --budget {budget:g}; they"
             f" would take {duration(took)}, and the same command without it runs them, with"
-            f" --budget {math.ceil(least / 60)} the first: {names_of}."
+            f" --budget {max(1, math.ceil(least / 60))} the first: {names_of}."
         )
         plan.tell_less(left_out)
     by_run = [o for _, o in sorted(zip(cheap, done, strict=True), key=lambda pair: pair[0])]

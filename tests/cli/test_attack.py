@@ -86,6 +86,11 @@ class TestAttack:
         assert len(times) == len(planned) >= 4  # every setting of every attack that fits
         assert lines[max(times) + 1].startswith(f"{len(planned)} attacks on 1 runs: about ")
 
+    def test_a_budget_of_nothing_does_not_advise_itself(self, cli, made):
+        code, _, err = cli("attack", made, "-a", "prototype_leakage", "--force", "--budget", "0")
+        assert code == 0
+        assert "with --budget 1 the first: prototype_leakage on " in err
+
     def test_what_is_done_on_several_runs_is_told_in_one_line(
         self, cli, made, tmp_path, monkeypatch
     ):
