@@ -31,7 +31,8 @@ def alone():
     """One setting, attacked once."""
     base = setting("fedgn", {"sigma": 0.1})
     attacks = (("own", "paper", 0.2), ("unmix", "method", 0.9), ("any_attack", "method", 0.9))
-    return built([row(base, 0.8, a, rung, "p_leak", value) for a, rung, value in attacks])
+    rows = [row(base, 0.8, a, rung, "p_leak", value, floor=0.15) for a, rung, value in attacks]
+    return built(rows)
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,15 @@ def test_the_verdict_comes_at_once_on_a_desk_and_on_a_phone(browser, paths, name
     with opened(browser, paths[name], 390, 844) as page:
         assert page.locator(".intro:visible h1").bounding_box()["y"] < 160
         assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_the_ends_of_a_ladder_in_the_charts_place_do_not_overlap(browser, paths):
+    for width in (1280, 1000, 390):
+        with opened(browser, paths["one"], width) as page:
+            ends = page.locator(".trade svg.ends text").all()
+            boxes = sorted((e.bounding_box() for e in ends), key=lambda box: box["x"])
+            assert len(boxes) == 2
+            assert boxes[0]["x"] + boxes[0]["width"] < boxes[1]["x"], width
 
 
 def test_accusations_are_seen_before_anything_is_opened(page):
