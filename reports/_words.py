@@ -19,6 +19,8 @@ from leakbench.words import ORACLES, short
 FLAGS = {
     "control_failed": "with nothing defended its interval does not leave the blind guess's",
     "dead_run": "dead run",
+    "undertrained": "undertrained: still learning fast when its training ended",
+    "curve_unknown": "trained to its end or not: its utility was measured too seldom to tell",
     "one_seed": "one seed: how training runs differ is not covered",
     "few_seeds": "two seeds",
     "few_units": "few units: rare leaks can be missed",

@@ -65,12 +65,15 @@ def trades(question: Question, key: str) -> list[Trade]:
     """Every setting that this attacker may speak of.
 
     Left out are dead runs, attacks too weak to judge, and the worst case where only the paper's own
-    attack tried.
+    attack tried. To a stronger attacker also who cannot be judged: a low number that few units gave
+    is no trade-off.
     """
     out = []
     for judged in question.judged:
         number = row_of(judged, key)
-        if number is not None and judged.setting.final and _front.fits_front(number):
+        if number is None or not judged.setting.final or not _front.fits_front(number):
+            continue
+        if key == PAPER or judged.verdict.judged:
             out.append(Trade(judged, number))
     return out
 
@@ -78,7 +81,8 @@ def trades(question: Question, key: str) -> list[Trade]:
 def front(question: Question, key: str, axes: Axes) -> list[Trade]:
     """Those that no other betters, safest first.
 
-    Of the worst case and of the papers' own attacks they are those that tradeoff.csv names.
+    Of the papers' own attacks they are those that tradeoff.csv names; of the worst case, too, where
+    every setting could be judged.
     """
     every = trades(question, key)
     about = {t.number.configuration.key: t.judged.setting.about for t in every}

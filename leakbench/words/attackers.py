@@ -61,7 +61,7 @@ ATTACKERS = (
     AttackerKind(
         WORST,
         "worst case",
-        "Of all attacks that count the best for each client, image or record, picked with the truth"
+        "For each client, image or record the best of all attacks that count, picked with the truth"
         " in hand: none of them does better.",
     ),
 )

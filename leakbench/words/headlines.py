@@ -16,6 +16,7 @@ from leakbench.judging.leaders import attacked_alike, candidate, leaks_least, le
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.results.number import Number, Utility
 from leakbench.results.settings import Setting
+from leakbench.scoring.flags import UNDERTRAINED
 from leakbench.words.amounts import beyond_blind, by, of_clusters, plural, value_text
 from leakbench.words.verdict_counts import alone, unjudged
 from leakbench.words.verdicts import WHO, additions, clauses, sentence
@@ -106,13 +107,15 @@ def headline(question: Question) -> tuple[Span, ...]:
             one = f"The one of {len(defenses)} defense settings that could be judged "
         return (span(one), *said[sure[0].verdict.tone])
     first: tuple[Span, ...]
-    every = f"{len(defenses)} defense settings"
+    things = _things(defenses)
+    every = f"{len(defenses)} {things}"
     none = f"None of the {total} that could be judged of {every}" if open_ else f"None of {every}"
     if leak == len(defenses):
-        first = (span(f"{_all(leak, 'defense settings')} leak", "leak"), most)
+        first = (span(f"{_all(leak, things)} leak", "leak"), most)
     elif leak:
         leaks = "leaks" if leak == 1 else "leak"
-        first = (span(f"{leak} of {every} {leaks}", "leak"), most)
+        also = (span(", "), span(f"{part} in part", "part")) if part else ()
+        first = (span(f"{leak} of {every} {leaks}", "leak"), span(MOST), *also, span(end))
     elif part:
         leaks = "leaks" if part == 1 else "leak"
         away = span(f"{none} is shown to give away most of it; ")
@@ -121,6 +124,12 @@ def headline(question: Question) -> tuple[Span, ...]:
         first = (span(none, "held"), span(f" leaked to the attacks tried here{end}"))
     kept = [j for j in sure if j.verdict.tone == "held"]
     return (*first, span(" "), *_second(kept, _undefended_best(question)))
+
+
+def _things(defenses: Sequence[Judged]) -> str:
+    """What they are called: settings of one method are not so many defenses."""
+    (name, *others) = dict.fromkeys(j.setting.title for j in defenses)
+    return "defense settings" if others else f"settings of {name}"
 
 
 def _all(number: int, things: str) -> str:
@@ -179,11 +188,25 @@ def lede(question: Question) -> tuple[Span, ...]:
         return tuple(span(text) for text in _rest(only))
     apart = span("This is about who got the messages, not about what they give away.")
     about = () if question.topic.contents else (apart,)
-    told = [about, _looks_safest(question, live), _useful(question, live), _rests_on(live)]
+    told = [about, _looks_safest(question, live), _useful(question, live)]
+    told += [_undertrained(question), _rests_on(live)]
     out: list[Span] = []
     for sentence_ in filter(None, told):
         out += [span(" "), *sentence_] if out else sentence_
     return tuple(out)
+
+
+def _undertrained(question: Question) -> tuple[Span, ...]:
+    """Whose utility may yet change; () where nobody's is known to."""
+    ends = [j.setting.final for j in question.judged if j.setting.final]
+    young = sum(UNDERTRAINED in end.flags for end in ends)
+    if not young:
+        return ()
+    if young == len(ends):
+        who = "It is" if young == 1 else f"{_all(young, 'settings')} are"
+    else:
+        who = f"{young} of {len(ends)} settings {'is' if young == 1 else 'are'}"
+    return (span(f"{who} undertrained: what is gained, and what leaks, may yet change."),)
 
 
 def _rests_on(live: Sequence[Judged]) -> tuple[Span, ...]:
@@ -294,7 +317,7 @@ def names_of(judged: Sequence[Judged]) -> str:
 
 
 def _looks_safest(question: Question, live: Sequence[Judged]) -> tuple[Span, ...]:
-    tested = [j for j in live if j.verdict.paper]
+    tested = [j for j in live if j.verdict.paper and not j.verdict.paper.weak]
     if not tested:
         return ()
     least = min(_by_paper(j) for j in tested)

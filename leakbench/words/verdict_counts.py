@@ -23,12 +23,12 @@ UNJUDGED: dict[Word, str] = {
     "not attacked": "not attacked",
     "not finished": "not finished",
     "failed": "failed",
-    "cannot tell": "cannot tell",
+    "cannot tell": "undecided",
 }
 
 
 def unjudged(judged: Sequence[Judged]) -> str:
-    """Why settings are in no headline, as in "1 dead, 2 cannot tell, 1 with a dead seed".
+    """Why settings are in no headline, as in "1 dead, 2 undecided, 1 with a dead seed".
 
     What an attacker found in those with a dead seed is said: dead is not private either.
     """

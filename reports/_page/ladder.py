@@ -141,7 +141,10 @@ def _step(climb: _Climb, to: AxisScale, mark: str) -> Step:
 def _gained(climb: _Climb) -> str:
     meaning, gain = climb.judged.evidence.meaning, climb.gain
     if climb.paper is None or gain is None:
-        return "its paper's own did not run" if climb.stronger else "no stronger one counts"
+        if not climb.stronger:
+            return "no stronger one counts"
+        ran = climb.judged.verdict.paper is not None
+        return f"its paper's own {'does not count' if ran else 'did not run'}"
     if meaning.scale == "log":
         ends = (climb.paper.value.value, climb.worst.value.value)
         low, high = sorted(max(v, 1e-12) for v in ends)

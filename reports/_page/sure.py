@@ -77,7 +77,7 @@ def how_sure(data: ReportData) -> list[SureLine]:
         text = "No attack has been run: nothing here speaks of leakage."
         return [SureLine(WRONG, "Nothing was attacked.", text)]
     parts: tuple[Callable[[_Case], list[SureLine]], ...] = (
-        *(_claims, _controls, _units, _seeds, _failures, _dead, _oracle),
+        *(_claims, _controls, _units, _seeds, _failures, _dead, _training, _oracle),
         *(_budget, _scale, _probes, _noted, _standard, _tried, _asked, _beyond),
     )
     case = _Case(data, rows)
@@ -135,7 +135,11 @@ def _units(case: _Case) -> list[SureLine]:
         )
         return [SureLine(MIND, "Few units.", text)]
     least = min(n.value.n for n in case.rows)
-    return [SureLine(FINE, "Enough units.", f"Every row rests on at least {least} of them.")]
+    text = (
+        f"Every row rests on at least {least} of them: enough to find what leaks often. To show"
+        " that nothing does may take more."
+    )
+    return [SureLine(FINE, "Units.", text)]
 
 
 def _seeds(case: _Case) -> list[SureLine]:
@@ -167,6 +171,26 @@ def _dead(case: _Case) -> list[SureLine]:
     dead = _names([s.name for s in case.data.settings if s.dead])
     text = f"{dead}. Kept off the front and out of every count."
     return [SureLine(MIND, "Dead runs.", text)] if dead else []
+
+
+def _training(case: _Case) -> list[SureLine]:
+    ends = [(s.name, s.final.flags) for s in case.data.settings if s.final]
+    young = [name for name, flags in ends if "undertrained" in flags]
+    unknown = sum("curve_unknown" in flags for _, flags in ends)
+    out = []
+    if young:
+        text = (
+            f"{len(young)} of {plural(len(ends), 'setting')} still learned fast when training ended"
+            f" ({_names(young)}): trained longer they gain more, and may leak otherwise."
+        )
+        out.append(SureLine(MIND, "Undertrained.", text))
+    if unknown:
+        text = (
+            f"Of {unknown} of {plural(len(ends), 'setting')} nobody can tell whether they were"
+            " trained to their end: their utility was measured too seldom."
+        )
+        out.append(SureLine(MIND, "Training unknown.", text))
+    return out
 
 
 def _oracle(case: _Case) -> list[SureLine]:
