@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from reports._chart.points import half_fill, shapes
 from reports._page import moved
 from reports._page.cards import cards
 from reports._page.claims import claims
-from reports._page.ladder import Ladder, ladder
+from reports._page.ladder import SHOWN, Ladder, ladder
+from reports._page.list import GROUPS, cut
 from reports._page.maps import maps
 from reports._page.members import members
 from reports._page.missing import not_here
@@ -54,6 +56,7 @@ SCRIPTS = (
 )
 MANY = 12  # settings of a question: with more there is a box to find them
 MOST_VALUES = 6  # of what is told of the runs
+TONES = [tone for tone, *_ in GROUPS]  # from the worst on
 
 
 class Html(Report):
@@ -113,6 +116,8 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
             ghost=GHOST,
             probe=PROBE,
             many=MANY,
+            most=None,
+            whole=True,
             climbs=climbs,
             ladders=ladders,
             tables=[table(v.ident, v.question, marks) for v in final],
@@ -140,15 +145,22 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
     return printable(page)
 
 
-def brief(data: ReportData) -> str:
+def brief(data: ReportData, most: int | None = None) -> str:
     """What a reader of two sheets of paper must know: no script, and the first question alone.
 
-    Of the others stands what was found in a sentence each.
+    Of the others stands what was found in a sentence each, and of the time before the end of
+    training who was worse then; where nothing was asked at the end, the questions before it.
+
+    Args:
+        data: the report.
+        most: lines of each list; how many more there are is said. None: all of them.
     """
     marks = shapes([s.family for s in data.settings])
     every_view = views(data, marks)
-    final = [v for v in every_view if not v.early and v.question.listener is None]
-    climbs, ladders = _ladders(final[:1], marks)
+    asked = [v for v in every_view if v.question.listener is None]
+    final = [_shortened(v, most) for v in asked if not v.early]
+    others = _worst_first(final[1:] if final else asked)
+    climbs, ladders = _ladders(final[:1], marks, SHOWN if most is None else min(SHOWN, most))
     style = joined_files(STYLES)
     page = page_environment(TEMPLATES).get_template("brief.html.jinja")
     return printable(
@@ -158,32 +170,51 @@ def brief(data: ReportData) -> str:
             policy=content_policy(style),
             views=every_view,
             final=final[:1],
-            others=final[1:],
+            others=others[:most],
+            left_out=len(others) - len(others[:most]),
+            worse=worse_before(data.questions) if final else "",
             switch=[],
             attackers=[],
             worst=next(a for a in ATTACKERS if a.key == WORST),
             ghost=GHOST,
             probe=PROBE,
             many=MANY,
+            most=most,
+            whole=False,
             climbs=climbs,
             ladders=ladders,
             sure=how_sure(data),
             again=[],
             fills=half_fill() + plot_fills(),
             check=strip(data.check),
+            moved=moved.section(data.against) if data.against else None,
             seeds=sorted({len(s.seeds) for s in data.settings}),
-            tasks=sorted({s.task for s in data.settings}),
+            tasks=several(sorted({s.task for s in data.settings}), MOST_VALUES),
         )
     )
 
 
+def _shortened(v: QuestionView, most: int | None) -> QuestionView:
+    """Its list with at most so many lines a verdict."""
+    return v if most is None else replace(v, groups=tuple(cut(g, most) for g in v.groups))
+
+
+def _worst_first(views: Iterable[QuestionView]) -> list[QuestionView]:
+    """Those in which something leaks before the others: who reads a few has read these."""
+    return sorted(views, key=lambda v: _worst_tone(v))
+
+
+def _worst_tone(v: QuestionView) -> int:
+    return min((TONES.index(g.tone) for g in v.groups), default=len(TONES))
+
+
 def _ladders(
-    views: Sequence[QuestionView], marks: Mapping[str, str]
+    views: Sequence[QuestionView], marks: Mapping[str, str], shown: int = SHOWN
 ) -> tuple[dict[str, Ladder], list[Ladder]]:
     """Those that stand in a chart's place, by its view, and the others."""
     first, others = {}, []
     for v in views:
-        found = ladder(v.ident, v.question, marks)
+        found = ladder(v.ident, v.question, marks, shown)
         if found and v.one_heap:
             first[v.ident] = found
         elif found:

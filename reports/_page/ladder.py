@@ -90,8 +90,10 @@ class _Climb:
         return self.gain is None, -(self.gain or 0.0), -self.worst.leak, index
 
 
-def ladder(ident: str, question: Question, marks: Mapping[str, str]) -> Ladder | None:
-    """None where no setting has a number that counts."""
+def ladder(
+    ident: str, question: Question, marks: Mapping[str, str], shown: int = SHOWN
+) -> Ladder | None:
+    """None where no setting has a number that counts; ``shown``: lines that are not folded."""
     here, left = [], []
     for j in question.judged:
         worst = j.verdict.worst
@@ -113,9 +115,9 @@ def ladder(ident: str, question: Question, marks: Mapping[str, str]) -> Ladder |
         label=question.label,
         title=meaning.heading,
         ends=_ends(meaning, to, [c.worst for c in here]),
-        rows=steps[:SHOWN],
-        folded=steps[SHOWN:],
-        more=_more(meaning, here[SHOWN:]),
+        rows=steps[:shown],
+        folded=steps[shown:],
+        more=_more(meaning, here[shown:]),
         gone=gone if left else "",
         keys=tuple((a.key, a.label) for a in DOTS if a.key in drawn),
     )

@@ -76,6 +76,15 @@ class Group:
     same: str  # what would stand in every line
     lines: tuple[ListLine, ...]
     folded: tuple[Folded, ...]
+    left_out: int = 0  # settings that stand in no line
+
+
+def cut(group: Group, most: int) -> Group:
+    """Its first lines, and how many settings the others are."""
+    folded, lines = group.folded[:most], group.lines[: max(0, most - len(group.folded))]
+    inside = sum(len(f.lines) for f in group.folded[most:])
+    left_out = len(group.lines) - len(lines) + inside
+    return replace(group, folded=folded, lines=lines, left_out=left_out)
 
 
 def groups(question: Question, marks: Mapping[str, str]) -> tuple[Group, ...]:
