@@ -257,7 +257,7 @@ def _noted(case: _Case) -> list[SureLine]:
             text = f"{text[0].upper()}{text[1:]}: in {count} of {case.total}."
             out.append(SureLine(MIND, head, text))
     if case.data.made.dirty:
-        text = "The code had changes that are not in the commit named below."
+        text = "The code had changes that are not in the commit of the report."
         out.append(SureLine(MIND, "Changed code.", text))
     return out
 
@@ -285,7 +285,7 @@ def _standard(case: _Case) -> list[SureLine]:
 def _tried(case: _Case) -> list[SureLine]:
     missing = [m for m in case.data.missing if m.fits]
     waiting = [m.attack for m in missing if m.attack and m.reason.code == "not_run"]
-    text = f"{plural(len(missing), 'number')} a reader would look for, each with its reason, below."
+    text = f"{plural(len(missing), 'number')} a reader would look for; the page has their reasons."
     if waiting:
         names = _names([name.replace("_", " ") for name in waiting])
         text += f" Attacks that fit and were not run: {names}."

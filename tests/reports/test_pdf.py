@@ -126,6 +126,12 @@ def test_what_was_worse_before_the_end_is_said():
     assert "digit-pairs, prototypes, early in training: " in alone
 
 
+def test_nothing_is_promised_that_is_not_on_the_sheets():
+    said = text_of(brief(report_data()))
+    assert "below" not in said
+    assert "in the table" not in said
+
+
 @needs_browser
 @pytest.mark.slow
 class TestOnPaper:
