@@ -129,7 +129,7 @@ def test_no_line_is_acquitted_and_the_unjudged_come_last(lines, made):
     words = {e["standing"] for e in lines}
     assert words == {"leaks", "leaks_in_part", "cannot_tell", "too_weak", "dead_run"}
     said = re.findall(r'<span class="word \w+">([^<]*)<', made["index.html"].decode())
-    assert [words.replace("attack too", "too").replace(" ", "_") for words in said] == [
+    assert [word.removesuffix(" or too few").replace(" ", "_") for word in said] == [
         e["standing"] for e in lines
     ]
     for one, after in itertools.pairwise(lines):
@@ -160,8 +160,17 @@ def test_a_badge_says_number_and_blind_guess(lines, made):
         "leaks: 1.00 (blind guess 0.01)",
     ]
     for e in lines:  # a number near a blind guess never stands alone
-        word = e["standing"].replace("too_", "attack too ").replace("_", " ")
+        word = e["standing"].replace("too_weak", "too weak or too few").replace("_", " ")
         assert f">{word}: ".encode() in made[f"badges/{e['address']}.svg"]
+
+
+def test_a_badge_calls_no_attack_weak_that_got_everything_of_too_few(lines, made):
+    (e,) = [e for e in lines if e["address"] == "digits-flea-lamda-2-0-context-accuracy"]
+    assert e["value"] == e["control"] == 1.0
+    assert "control_failed" in e["flags"]
+    svg = made[f"badges/{e['address']}.svg"].decode()
+    assert ">too weak or too few: not judged<" in svg
+    assert "attack too weak" not in svg
 
 
 def test_who_was_trained_and_not_attacked_is_named(made, lines):

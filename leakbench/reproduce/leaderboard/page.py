@@ -26,7 +26,7 @@ WORDS: Mapping[Standing, tuple[str, str]] = {
     "leaks": ("leaks", "leak"),
     "leaks_in_part": ("leaks in part", "part"),
     "cannot_tell": ("cannot tell", "none"),
-    "too_weak": ("attack too weak", "none"),
+    "too_weak": ("too weak or too few", "none"),
     "dead_run": ("dead run", "none"),
 }
 WIDTH = 6.1  # of a letter of a badge at 11 px, on average
