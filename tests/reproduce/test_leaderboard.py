@@ -173,6 +173,59 @@ def test_a_badge_calls_no_attack_weak_that_got_everything_of_too_few(lines, made
     assert "attack too weak" not in svg
 
 
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("", ""),
+        ("https://example.org", "https://example.org/"),
+        ("https://example.org/a/b", "https://example.org/a/b/"),
+        ("http://localhost:8000/a//", "http://localhost:8000/a/"),
+        ("https://example.org/a/index.html", "https://example.org/a/"),
+        ("https://example.org/~me/my-index.html", "https://example.org/~me/my-index.html/"),
+    ],
+)
+def test_an_address_leads_to_badge_and_line(tmp_path, url, place):
+    (tmp_path / "fedhide-table4").mkdir()
+    shutil.copy(RESULTS / "fedhide-table4" / "smoke.csv", tmp_path / "fedhide-table4")
+    files = leaderboard_files(tmp_path, url)
+    texts = re.findall(r"\[!\[[^<]*\]\(([^)]*)\)\]\(([^)]*)\)<", files["index.html"].decode())
+    for picture, line in texts:
+        assert picture.removeprefix(place) in files
+        address = picture.removeprefix(f"{place}badges/").removesuffix(".svg")
+        assert line == f"{place}index.html#{address}"
+    assert len(texts) == len(files) - 2
+    assert (b"<code>--url</code> writes whole" in files["index.html"]) == (not url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("nonsense", "example.org/board", "//example.org", "/", " ", "https://", "file:///tmp"),
+        *("javascript:alert(1)", "https://example.org/?a=b", "https://example.org/#line"),
+        *("https://example.org/a b", "https://example.org/a)", "https://me:word@example.org"),
+        *('https://example.org/"><script>', "https://example.org/`", "https://example.org/[a]"),
+    ],
+)
+def test_what_is_no_address_of_a_folder_is_refused(url, tmp_path, capsys):
+    assert run(["leaderboard", str(RESULTS), "-o", str(tmp_path / "out"), "--url", url]) == 2
+    assert "expected the address of the folder" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_name_ends_no_link_and_hides_nothing(tmp_path):
+    table = (RESULTS / "fedhide-table4" / "smoke.csv").read_text(encoding="utf-8")
+    folder = tmp_path / "fedhide-table4"
+    folder.mkdir()
+    named = table.replace("FedCS(0.5)", "a](https://evil.example)\u202e`\x01")
+    (folder / "smoke.csv").write_text(named, encoding="utf-8")
+    files = leaderboard_files(tmp_path)
+    badges = [content for name, content in files.items() if name.startswith("badges/")]
+    texts = [ElementTree.fromstring(svg).findtext("{*}title") for svg in badges]
+    (mine,) = {t for t in texts if "evil" in t}
+    assert "\u202e" not in mine
+    assert r"[![a\](https://evil.example)" in files["index.html"].decode()
+
+
 def test_who_was_trained_and_not_attacked_is_named(made, lines):
     page = made["index.html"].decode()
     (said,) = re.findall(r"attacked in none of them: (.*?)</p>", page)

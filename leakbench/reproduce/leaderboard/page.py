@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -29,6 +30,8 @@ WORDS: Mapping[Standing, tuple[str, str]] = {
     "too_weak": ("too weak or too few", "none"),
     "dead_run": ("dead run", "none"),
 }
+# A folder's address on the web: what Markdown or a browser would read otherwise is not in it.
+FOLDER = re.compile(r"(?i:https?)://[\w.-]+(:\d+)?(/[\w.~%+,;=:@-]*)*")
 WIDTH = 6.1  # of a letter of a badge at 11 px, on average
 
 
@@ -38,9 +41,10 @@ def leaderboard_files(results: Path, url: str = "") -> dict[str, bytes]:
     ``url``: where they will be, for the text that shows a badge; "": not known.
 
     Raises:
-        UsageError: there is no table.
+        UsageError: there is no table, or ``url`` is no address of a folder.
         BrokenFile: a table is damaged.
     """
+    place = _folder(url)
     rows = cards.committed_rows(results) if results.is_dir() else []
     asked = worst(list(rivals(rows)))
     if not asked:
@@ -53,7 +57,7 @@ def leaderboard_files(results: Path, url: str = "") -> dict[str, bytes]:
     known = fitting.read_fits(results / cards.FITTING)
     lines = entries(asked, rows, known)
     meanings = {q.best.metric: meaning_of(q.best) for q in asked}
-    made = {"index.html": _page(lines, rows, meanings, url.rstrip("/")).encode()}
+    made = {"index.html": _page(lines, rows, meanings, place).encode()}
     told = [json.loads(e.model_dump_json()) for e in lines]
     made["leaderboard.json"] = pack_json({"schema": SCHEMA, "entries": told})
     return made | {f"badges/{e.address}.svg": badge(e, meanings[e.metric]).encode() for e in lines}
@@ -63,7 +67,8 @@ def write_leaderboard(results: Path, out: Path, url: str = "") -> int:
     """Write them below ``out``; how many lines there are.
 
     Raises:
-        UsageError: there is no table, or the place cannot be written.
+        UsageError: there is no table, ``url`` is no address of a folder, or the place cannot be
+            written.
         BrokenFile: a table is damaged.
     """
     made = leaderboard_files(results, url)
@@ -77,7 +82,28 @@ def badge(e: Entry, meaning: Meaning) -> str:
     left, right = f"leakbench: {e.label}, {e.task}, {meaning.label}", _said(e, meaning)
     wide, more = (round(len(text) * WIDTH + 12) for text in (left, right))
     drawn = {"left": left, "right": right, "wide": wide, "more": more, "css": WORDS[e.standing][1]}
-    return page_environment(HERE).get_template("badge.svg.jinja").render(**drawn)
+    return printable(page_environment(HERE).get_template("badge.svg.jinja").render(**drawn))
+
+
+def _folder(url: str) -> str:
+    """The address of the folder, with one slash at its end; of a page in it the folder's.
+
+    Raises:
+        UsageError: it is none.
+    """
+    place = url.strip().removesuffix("/index.html").rstrip("/")
+    if url and not FOLDER.fullmatch(place):
+        raise UsageError(
+            f"--url {url}: expected the address of the folder where the page will be, as"
+            " https://example.org/leaderboard/."
+        )
+    return f"{place}/" if place else ""
+
+
+def _shown(e: Entry, place: str) -> str:
+    """The Markdown that shows its badge, which leads to its line."""
+    name = re.sub(r"([\\`*_\[\]<>])", r"\\\1", e.label)
+    return f"[![{name}]({place}badges/{e.address}.svg)]({place}index.html#{e.address})"
 
 
 def _said(e: Entry, meaning: Meaning) -> str:
@@ -90,7 +116,7 @@ def _said(e: Entry, meaning: Meaning) -> str:
 
 
 def _page(
-    lines: Sequence[Entry], rows: Sequence[Row], meanings: Mapping[str, Meaning], url: str
+    lines: Sequence[Entry], rows: Sequence[Row], meanings: Mapping[str, Meaning], place: str
 ) -> str:
     style = joined_files((PAGE_PARTS / "base.css", HERE / "leaderboard.css"))
     script = joined_files(
@@ -114,7 +140,8 @@ def _page(
             methods=len({e.method for e in lines if e.method}),
             unattacked=cards.unattacked(rows),
             partly=cards.partly(rows),
-            url=url,
+            badge_text={e.address: _shown(e, place) for e in lines},
+            place=place,
             made=f"{commit[:7]}{'-dirty' * dirty}" if commit else "",
         )
     )
