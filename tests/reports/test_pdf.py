@@ -12,6 +12,8 @@ from helpers.browser import needs_browser, opened, started
 from helpers.report_data import built, report_data, row, setting
 
 from leakbench.base import UsageError
+from leakbench.reporting import Against
+from reports._page.moved import section
 from reports.html import brief
 from reports.pdf import Pdf
 
@@ -124,6 +126,13 @@ def test_what_was_worse_before_the_end_is_said():
     assert "Worse before" not in brief(built(late))
     alone = text_of(brief(built(early)))
     assert "digit-pairs, prototypes, early in training: " in alone
+
+
+def test_what_moved_is_said_in_a_sentence():
+    found = Against(name="last week", only_now=("FedGN",))
+    said = text_of(brief(report_data(against=found)))
+    assert f"Against last week. {section(found).said} Which: in index.html." in said
+    assert "Against" not in text_of(brief(report_data()))
 
 
 def test_nothing_is_promised_that_is_not_on_the_sheets():
