@@ -246,6 +246,11 @@ class Utility(Part):
         return self.meaning.worse(end, self.chance)
 
     @property
+    def undertrained(self) -> bool:
+        """Did some seed still learn fast when its training ended?"""
+        return flags.UNDERTRAINED in self.flags
+
+    @property
     def gain(self) -> float:
         """Turned so that more is better."""
         return self.value.value if self.meaning.direction == "up" else -self.value.value

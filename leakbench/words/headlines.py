@@ -16,7 +16,6 @@ from leakbench.judging.leaders import attacked_alike, candidate, leaks_least, le
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.results.number import Number, Utility
 from leakbench.results.settings import Setting
-from leakbench.scoring.flags import UNDERTRAINED
 from leakbench.words.amounts import beyond_blind, by, of_clusters, plural, value_text
 from leakbench.words.verdict_counts import alone, unjudged
 from leakbench.words.verdicts import WHO, additions, clauses, sentence
@@ -199,7 +198,7 @@ def lede(question: Question) -> tuple[Span, ...]:
 def _undertrained(question: Question) -> tuple[Span, ...]:
     """Whose utility may yet change; () where nobody's is known to."""
     ends = [j.setting.final for j in question.judged if j.setting.final]
-    young = sum(UNDERTRAINED in end.flags for end in ends)
+    young = sum(end.undertrained for end in ends)
     if not young:
         return ()
     if young == len(ends):

@@ -120,12 +120,17 @@ def lost_place(
 
 
 def worth_a_label(points: Sequence[PlotPoint], on_front: Sequence[int]) -> Sequence[PlotPoint]:
-    """All of few points; of many the front, the dead and each family's most useful one."""
+    """All of few points; of many the front, the dead and each family's most useful one.
+
+    Useful is nobody who cannot be judged: a name there praises.
+    """
     if len(points) <= FEW:
         return points
     top: dict[str, PlotPoint] = {}
     for p in points:
-        if not p.dead and (p.family not in top or p.y < top[p.family].y):
+        if p.dead or not p.judged.verdict.judged:
+            continue
+        if p.family not in top or p.y < top[p.family].y:
             top[p.family] = p
     useful = {p.index for p in top.values()}
     chosen = [p for p in points if p.index in on_front or p.index in useful]

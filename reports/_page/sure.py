@@ -174,9 +174,9 @@ def _dead(case: _Case) -> list[SureLine]:
 
 
 def _training(case: _Case) -> list[SureLine]:
-    ends = [(s.name, s.final.flags) for s in case.data.settings if s.final]
-    young = [name for name, flags in ends if "undertrained" in flags]
-    unknown = sum("curve_unknown" in flags for _, flags in ends)
+    ends = [(s.name, s.final) for s in case.data.settings if s.final]
+    young = [name for name, end in ends if end.undertrained]
+    unknown = sum("curve_unknown" in end.flags for _, end in ends)
     out = []
     if young:
         text = (

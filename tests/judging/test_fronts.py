@@ -77,3 +77,15 @@ def test_who_was_not_attacked_or_is_dead_has_no_place(asked, axes):
     assert places(trades(question(dead, asked.judged[1]), "any_attack")) == [(0.3, 0.56)]
     unknown = change(one, setting=change(one.setting, utility=()))
     assert places(trades(question(unknown), "any_attack")) == []
+
+
+def test_who_cannot_be_judged_is_on_no_front_but_the_papers(asked, axes):
+    """Few units gave a low number: it stood as the best trade-off, and was named."""
+    one, other = asked.judged
+    few = change(one.verdict, rule=9, tone="none", word="cannot tell")
+    some = question(change(one, verdict=few), other)
+    assert not some.judged[0].verdict.judged
+    assert places(trades(some, "any_attack")) == [(0.3, 0.56)]
+    assert places(front(some, "any_attack", axes)) == [(0.3, 0.56)]
+    assert places(trades(some, "paper")) == places(trades(asked, "paper"))
+    assert lost(some, "any_attack", axes) == [(0.2, 0.3, 0.1, 0.56)]

@@ -166,7 +166,7 @@ def test_dead_runs_do_not_dilute_a_leak_into_an_acquittal(tmp_path):
         add_attack(run, "unmix", [p_leak(NONE)], rung="method")
     assert judged(held).verdict.word == "cannot tell"
     assert "where a run is dead nothing is to be found" in judged(held).sentence
-    assert text(asked(held)[0].headline) == "Nothing here can be judged: 1 cannot tell."
+    assert text(asked(held)[0].headline) == "Nothing here can be judged: 1 undecided."
 
 
 @pytest.mark.parametrize("unlike", ["attacks", "parameters", "units"])

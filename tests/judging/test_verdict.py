@@ -364,15 +364,15 @@ def test_every_case_has_a_verdict_and_a_sentence(rows, dead):
         (
             ["leaks", "part"],
             (
-                "1 of 2 defense settings leaks most of what there is to leak. None held against"
-                " every attack tried."
+                "1 of 2 defense settings leaks most of what there is to leak, 1 in part. None held"
+                " against every attack tried."
             ),
         ),
         (
             ["leaks", "leaks", "part"],
             (
-                "2 of 3 defense settings leak most of what there is to leak. None held against"
-                " every attack tried."
+                "2 of 3 defense settings leak most of what there is to leak, 1 in part. None held"
+                " against every attack tried."
             ),
         ),
         (

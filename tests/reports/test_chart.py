@@ -21,7 +21,7 @@ from leakbench.results.cells import table_lines
 from leakbench.words.attackers import ATTACKERS, absent, present
 from reports._chart import chart as chart_module
 from reports._chart import svg
-from reports._chart.callouts import obstacles, short_names
+from reports._chart.callouts import obstacles, short_names, worth_a_label
 from reports._chart.chart import chart
 from reports._chart.data import block, chart_data
 from reports._chart.labels import box_of, overlap, side_by_side, within
@@ -603,17 +603,35 @@ def test_who_cannot_be_judged_does_not_bring_the_chart_back():
     """Three leak, and of one only its paper's own attack was tried."""
     every = [n for s in SIGMA[:3] for n in attacked(s, 0.8, 0.1, 0.9, 0.9)]
     page = render(built(every + attacked(SIGMA[3], 0.8, 0.1, None, 0.1)))
-    assert "3 of 4 defense settings leak" in page
+    assert "3 of 4 settings of FedGN leak" in page
     assert "The same as a chart" in page
+
+
+def test_of_many_nobody_is_named_who_cannot_be_judged():
+    rows = []
+    for i in range(40):
+        base, open_ = setting("fedgn", {"sigma": 0.1 * (i + 1)}), i >= 20
+        found, width = (0.08, 0.06) if open_ else (0.3, 0.04)
+        for name, rung in (("own", "paper"), ("unmix", "method"), ("any_attack", "method")):
+            utility = 0.5 + 0.01 * i
+            rows.append(row(base, utility, name, rung, "p_leak", found, width=width))
+    asked = ask(rows)
+    drawn = scene(plot(asked, WIDE), "any_attack")
+    words = {j.setting.index: j.verdict.word for j in asked.judged}
+    assert "cannot tell" in words.values()
+    named = {p.index for p in worth_a_label(plot(asked, WIDE).points("any_attack"), drawn.on)}
+    assert named
+    assert "cannot tell" not in {words[index] for index in named}
 
 
 def test_no_label_of_many_touches_another():
     rows, families = [], ("fedgn", "fedcs", "fedhide", "fedmetric", "fedaws", "flea")
     for i in range(150):
         base, utility = setting(families[i % 6], {"sigma": 0.01 * (i + 1)}), 0.3 + i * 53 % 97 / 160
-        for name, rung, value in (("own", "paper", 0.1), ("any_attack", "method", 0.35)):
-            more = (i * 37 % 100) / 160 if rung == "method" else 0.0
-            rows.append(row(base, utility, name, rung, "p_leak", value + more))
+        found = 0.35 + (i * 37 % 100) / 160
+        real = [(name, "method", found) for name in ("unmix", "any_attack")]
+        for name, rung, value in (("own", "paper", 0.1), *real):
+            rows.append(row(base, utility, name, rung, "p_leak", value))
     for size in (WIDE, NARROW):
         found = list(scene(plot(ask(rows), size), "any_attack").labels.values())
         boxes = [box_of(label) for label in found]

@@ -400,7 +400,9 @@ def test_limits_and_notes_stand_in_the_summary():
 def test_without_a_check_the_title_is_the_heading(written):
     text = page(None)
     assert text.startswith("## leakbench report\n")
-    assert "4 of 8 defense settings leak most of what there is to leak; left open: 1" in text
+    assert (
+        "4 of 8 defense settings leak most of what there is to leak, 1 in part; left open" in text
+    )
     assert "| FedGN σ 3 (dead) | 0.110 (0.090 to 0.130) |" in text
     assert "`out/index.html`" in text
     assert str(written / "index.html") in (written / "report.md").read_text()

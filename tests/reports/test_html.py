@@ -97,8 +97,8 @@ def test_no_cell_is_empty_a_dash_or_nan(page):
 
 def test_first_screen_says_it_all(page):
     assert page.all("h1")[0][1].startswith(
-        "4 of 8 defense settings leak most of what there is to leak; left open: 1 dead, 1 not"
-        " attacked. The only one that held has accuracy 0.710"
+        "4 of 8 defense settings leak most of what there is to leak, 1 in part; left open: 1 dead,"
+        " 1 not attacked. The only one that held has accuracy 0.710"
     )
     assert "5 leak" in page.text
     assert "2 cannot be judged : 1 dead, 1 not attacked" in page.text
