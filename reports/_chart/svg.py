@@ -62,7 +62,7 @@ def path(points: list[tuple[float, float]], **attributes: Any) -> Markup:
     """A line through ``points``; of none an empty one."""
     return tag(
         "path",
-        d=("M" if points else "") + "L".join(f"{x:.1f} {y:.1f}" for x, y in points),
+        d=("M" if points else "") + "L".join(f"{_number(x)} {_number(y)}" for x, y in points),
         **attributes,
     )
 

@@ -40,7 +40,7 @@ def listed(page):
     """{head: [(address, name)]} of the first setting."""
     found = {}
     for head, marks in re.findall(r"<h4>([^<]*)</h4><ul class=\"units\">(.*?)</ul>", page):
-        found[head] = re.findall(r'<li id="([^"]+)"><a href="#\1">([^<]*)</a>', marks)
+        found[head] = re.findall(r'<li id="([^"]+)">([^<]*)</li>', marks)
     return found
 
 
@@ -99,3 +99,5 @@ def test_an_address_opens_the_unit(page, tmp_path):
         assert not unit.is_visible()
         seen.evaluate(f"location.hash = '#{address}'")
         unit.wait_for(state="visible")
+        # And is there to be copied.
+        assert unit.locator("a").get_attribute("href") == f"#{address}"

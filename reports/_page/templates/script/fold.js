@@ -16,6 +16,13 @@
     to.scrollIntoView();
   };
   addEventListener("hashchange", follow);
+  // Thousands of units: each address stands in the file once.
+  for (const unit of all(".units li")) {
+    const link = document.createElement("a");
+    link.href = `#${unit.id}`;
+    link.append(...unit.childNodes);
+    unit.append(link);
+  }
   // At once: the address changes later, and not at all for the same link again.
   for (const link of all("a[href^='#']")) {
     link.addEventListener("click", () => { if (link.hash) open(document.getElementById(decodeURIComponent(link.hash.slice(1)))); });
