@@ -47,7 +47,7 @@ CELLS = (
 # Of one seed: the score of a unit; with no attack the utility over `n` examples; or why not.
 UNIT_CELLS = (
     *("method", "clients_hold", "attack", "metric", "unit", "cluster", "score", "floor"),
-    *("failed", "n", "commit", "why"),
+    *("failed", "n", "rounds", "shadows", "commit", "why"),
 )
 # Whose clients have a class each.
 PROTOTYPES = ("fedgn", "fedcs", "fedaws", "fedhide", "feduv", "fedmetric")
@@ -123,7 +123,12 @@ class Line:
             except UsageError as error:
                 why[column] = str(error).partition(f"{run.id}: ")[2] or str(error)
         (setting,) = api.tables([run]).settings
-        about = {"method": self.method, "clients_hold": self.split, "commit": run.meta["commit"]}
+        about: dict[str, Any] = {"method": self.method, "clients_hold": self.split}
+        about |= {
+            "rounds": run.spec["rounds"],
+            "shadows": self.shadows,
+            "commit": run.meta["commit"],
+        }
         end = next(u for u in setting.utility if u.statistic == "final")
         yield {**about, "metric": end.meaning.name, "score": end.value.value, "n": end.value.n}
         for n in setting.numbers:
@@ -133,6 +138,12 @@ class Line:
                     told = {**about, "attack": column, "metric": n.meaning.name}
                     yield from ({**told, **cells} for cells in units(n.parts[0]))
         yield from ({**about, "attack": column, "why": text} for column, text in why.items())
+
+    def made(self, row: Scores, rounds: int) -> bool:
+        """Is it of this very line?"""
+        asked = {"method": self.method, "clients_hold": self.split}
+        asked |= {"rounds": str(rounds), "shadows": str(self.shadows)}
+        return asked.items() <= row.items()
 
     def asked(self, column: str) -> tuple[str, dict[str, Any]]:
         """The attack of a column, with its parameters."""
@@ -254,7 +265,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         there = scores_in(file)
         seeds[seed] = []
         for one in lines:
-            own = [r for r in there if (r["method"], r["clients_hold"]) == (one.method, one.split)]
+            own = [r for r in there if one.made(r, given.rounds)]
             if not own:
                 run = trained(given, splits[one.split], one.method, seed)
                 add(file, one.scores(run))
