@@ -44,10 +44,10 @@ CELLS = (
     *("method", "clients_hold", "seeds", "attack", "metric", "value", "low", "high", "n"),
     *("floor", "failed", "tried"),  # units whose score is the blind guess's, of all
 )
-# Of one seed: the score of a unit; with no attack the utility over `n` examples; or why not.
+# Of one seed: the score of a unit; with no attack the run's utility; or why there is none.
 UNIT_CELLS = (
     *("method", "clients_hold", "attack", "metric", "unit", "cluster", "score", "floor"),
-    *("failed", "n", "rounds", "shadows", "commit", "why"),
+    *("failed", "rounds", "shadows", "commit", "why"),
 )
 # Whose clients have a class each.
 PROTOTYPES = ("fedgn", "fedcs", "fedaws", "fedhide", "feduv", "fedmetric")
@@ -130,7 +130,7 @@ class Line:
             "commit": run.meta["commit"],
         }
         end = next(u for u in setting.utility if u.statistic == "final")
-        yield {**about, "metric": end.meaning.name, "score": end.value.value, "n": end.value.n}
+        yield {**about, "metric": end.meaning.name, "score": end.value.value}
         for n in setting.numbers:
             for column in ATTACKS:
                 attack, params = self.asked(column)
@@ -163,7 +163,7 @@ def units(measured: Measured) -> Iterator[dict[str, Any]]:
 def found(seeds: Mapping[int, Sequence[Scores]]) -> list[dict[str, Any]]:
     """Every number over all seeds, as a report has it: the interval knows of clients, too.
 
-    That of the utility knows of seeds, and of examples as if each seed had examples of its own.
+    That of the utility knows of seeds alone, and of one seed nothing.
     """
     cases: dict[tuple[str, ...], dict[int, list[Scores]]] = {}
     for seed, scores in seeds.items():
@@ -177,8 +177,10 @@ def found(seeds: Mapping[int, Sequence[Scores]]) -> list[dict[str, Any]]:
         about["metric"] = metric
         rows = [r for own in parts.values() for r in own]
         if not attack:
-            told = {seed: examples(seed, own) for seed, (own,) in parts.items()}
-            out.append({**about, **spread(told, "example")})
+            told = {
+                seed: ([float(own["score"])], ["run"], ["run"]) for seed, (own,) in parts.items()
+            }
+            out.append({**about, **spread(told, "run")})
             continue
         told = {seed: (column(own, "score"), *names(own)) for seed, own in parts.items()}
         blind = column(rows, "floor")
@@ -186,14 +188,6 @@ def found(seeds: Mapping[int, Sequence[Scores]]) -> list[dict[str, Any]]:
         floor = {"floor": math.fsum(blind) / len(blind)}
         out.append({**about, **spread(told, "client"), **floor, **asked_of})
     return out
-
-
-def examples(seed: int, row: Scores) -> Seed:
-    """A share of ``n`` examples, one by one."""
-    n = int(row["n"])
-    right = round(float(row["score"]) * n)
-    own = [f"{seed}/{i}" for i in range(n)]
-    return [1.0] * right + [0.0] * (n - right), own, own
 
 
 def column(rows: Sequence[Scores], name: str) -> list[float]:
@@ -208,7 +202,7 @@ def names(rows: Sequence[Scores]) -> tuple[list[str], list[str]]:
 
 def spread(seeds: Mapping[int, Seed], unit: str) -> dict[str, Any]:
     """A mean over seeds with its interval."""
-    of = pool(seeds, share=unit == "example", low=0.0, high=1.0, unit=unit)
+    of = pool(seeds, share=False, low=0.0, high=1.0, unit=unit)
     return {"value": of.value, "low": of.low, "high": of.high, "n": of.n}
 
 
