@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from membership_summary import summary as of_members
 
@@ -23,8 +23,9 @@ from leakbench.base import registry
 from leakbench.base.files import read_csv
 from leakbench.base.spec import canonical
 from leakbench.record.columns import TABLES as TABLES_OF_REPORTS
-from leakbench.reproduce import cards, marks
+from leakbench.reproduce import cards, fitting, marks
 from leakbench.reproduce.catalogue import RECIPES
+from leakbench.reproduce.fitting import Fits
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.reproduce.strongest import case, rivals
 from leakbench.results.number import Claim
@@ -32,6 +33,14 @@ from leakbench.results.number import Claim
 # Of a case, as ``case`` has it, the row of another table in which it gives more away.
 Elsewhere = Mapping[tuple[str, ...], Row]
 Tables = Mapping[tuple[str, str], Sequence[Row]]  # by recipe and scale
+
+
+class Known(NamedTuple):
+    """What is known beside a table."""
+
+    elsewhere: Elsewhere
+    fits: Fits  # which attacks fit which methods
+
 
 ROOT = Path(__file__).parents[1]
 TABLES = (
@@ -101,6 +110,10 @@ shares (an error is in radii of the client's true sphere), with 95 % intervals o
 *Blind* is the same guess without a message, *undefended* the same attack where nothing is hidden. A
 prototype counts as recovered with a cosine above 0.99, or, where prototypes are compared by
 distance, nearer than a tenth of how far they lie from their mean.
+
+What all tables of a paper have taught, this and the rest, stands at the head of its card:
+[FedHide](cards/fedhide.md#what-was-learnt), [FedMetric](cards/fedmetric.md#what-was-learnt),
+[FLea](cards/flea.md#what-was-learnt), [FedAA](cards/fedaa.md#what-was-learnt).
 """
 TAIL = """\
 ## What was not tested
@@ -128,10 +141,10 @@ def page(results: Path) -> str:
         path = results / name / f"{scale}.csv"
         if path.is_file():
             tables[name, scale] = marks.marked_rows(RECIPES.get(name), path)
-    elsewhere = beaten(results)
-    out = [HEAD, *summary(tables, elsewhere), *of_excerpts(results / "excerpts.csv")]
+    known = Known(beaten(results), fitting.read_fits(results / cards.FITTING))
+    out = [HEAD, *summary(tables, known), *of_excerpts(results / "excerpts.csv")]
     for (name, scale), rows in tables.items():
-        out += section(name, scale, rows, elsewhere)
+        out += section(name, scale, rows, known)
     out += of_members(results / "membership")
     return "\n".join([*out, TAIL + missing(tables, results / "excerpts.csv") + more(results)])
 
@@ -197,7 +210,7 @@ def beaten(results: Path) -> Elsewhere:
     return {key: q.best for key, q in found.items() if q}
 
 
-def summary(tables: Tables, elsewhere: Elsewhere) -> list[str]:
+def summary(tables: Tables, known: Known) -> list[str]:
     """One line per method and table: claimed, the same measure, the strongest attacker."""
     out = ["## In one look", "", "Shares of clients named.", ""]
     out += ["| method | table | the paper | its attacker, here | who knows the method | attack"]
@@ -215,18 +228,28 @@ def summary(tables: Tables, elsewhere: Elsewhere) -> list[str]:
                 cells = [key[1] + ill, f"`{name}`, {scale}, {data}"]
                 cells += ["-" if claimed is None else f"{claimed.value:.3f}"]
                 cells += [_text(papers) if papers else "-"]
-                cells += [least(best, mine) + _text(best) if best else "not run"]
+                cells += [least(best, mine, known.fits) + _text(best) if best else "not run"]
                 cells += [f"`{best.attack}`" if best else "-"]
-                cells += [_elsewhere(elsewhere.get(case(mine[0])))]
+                cells += [_elsewhere(known.elsewhere.get(case(mine[0])))]
                 out.append("| " + " | ".join(cells) + " |")
-    return [*out, "", *(unrun(*key, rows) for key, rows in tables.items() if lost(rows)), ""]
+    gone = {key: untried(rows, known.fits) for key, rows in tables.items()}
+    return [*out, "", *(unrun(*key, names) for key, names in gone.items() if names), ""]
 
 
-def least(best: Row, rows: Sequence[Row]) -> str:
+def least(best: Row, rows: Sequence[Row], fits: Fits) -> str:
     """ "at least " where some who know the method were not even tried on it, and may find more."""
-    tried = {r.attack for r in rows}
     whole = best.ours is not None and best.ours.value >= 1
-    return "" if whole or tried >= {*ATTACKERS} else "at least "
+    return "" if whole or not untried(rows, fits) else "at least "
+
+
+def untried(rows: Sequence[Row], fits: Fits) -> list[str]:
+    """The attackers who have no number in ``rows``, and fit what an attacked method sends.
+
+    All of them where nobody knows which fit it.
+    """
+    ways = {fitting.way(r) for r in rows if r.attack and r.ours}
+    fit = {name for way in ways for name in fits.get(way, ATTACKERS)}
+    return [name for name in lost(rows) if name in fit]
 
 
 def lost(rows: Sequence[Row]) -> list[str]:
@@ -235,13 +258,13 @@ def lost(rows: Sequence[Row]) -> list[str]:
     return [name for name in ATTACKERS if name not in found]
 
 
-def unrun(name: str, scale: str, rows: Sequence[Row]) -> str:
+def unrun(name: str, scale: str, attackers: Sequence[str]) -> str:
     """That a table says less than it seems to, where attackers were not asked there."""
-    who = ", ".join(f"`{a}`" for a in lost(rows))
+    who = ", ".join(f"`{a}`" for a in attackers)
     return f"* `{name}`, {scale}, has no number of {who}: others may find more there."
 
 
-def section(name: str, scale: str, rows: Sequence[Row], elsewhere: Elsewhere) -> list[str]:
+def section(name: str, scale: str, rows: Sequence[Row], known: Known) -> list[str]:
     """One table's methods, each in a sentence and a small table; the command first."""
     out = []
     for dataset in dict.fromkeys(r.dataset for r in rows):
@@ -249,7 +272,7 @@ def section(name: str, scale: str, rows: Sequence[Row], elsewhere: Elsewhere) ->
         for r in rows:
             if r.dataset == dataset:
                 by_label.setdefault(r.label, []).append(r)
-        methods = [text for mine in by_label.values() if (text := method(mine, elsewhere))]
+        methods = [text for mine in by_label.values() if (text := method(mine, known))]
         if methods:
             title = TITLES.get((name, dataset), f"`{name}` at scale {scale}, {dataset}")
             command = f"    leakbench reproduce {name} --scale {scale}"
@@ -268,7 +291,7 @@ def about(rows: Sequence[Row], dataset: str) -> str:
     return f"{seeds} {word}, {rounds} rounds, {where}.{stands}"
 
 
-def method(rows: Sequence[Row], elsewhere: Elsewhere) -> str:
+def method(rows: Sequence[Row], known: Known) -> str:
     """What was claimed of one method, by the same measure here, and by each attacker.
 
     Empty where nothing was attacked.
@@ -276,12 +299,7 @@ def method(rows: Sequence[Row], elsewhere: Elsewhere) -> str:
     named = [r for r in rows if r.metric == "p_leak" and r.ours]
     if not named:
         return ""
-    lines = [
-        f"### {rows[0].label}",
-        "",
-        " ".join(sentences(rows, named, elsewhere.get(case(rows[0])))),
-        "",
-    ]
+    lines = [f"### {rows[0].label}", "", " ".join(sentences(rows, named, known)), ""]
     lines += ["| attacker | measure | value | n | blind | undefended | attack |"]
     lines += ["|---|---|---|---|---|---|---|"]
     lines += [line(r) for r in rows if r.attack and r.ours and r.metric in METRICS]
@@ -289,8 +307,9 @@ def method(rows: Sequence[Row], elsewhere: Elsewhere) -> str:
     return "\n".join([*lines, *([""] if left else []), *left, ""])
 
 
-def sentences(rows: Sequence[Row], named: Sequence[Row], more: Row | None) -> list[str]:
+def sentences(rows: Sequence[Row], named: Sequence[Row], known: Known) -> list[str]:
     """The claim, our number by the same measure, and the strongest attackers'."""
+    more = known.elsewhere.get(case(rows[0]))
     out = [_utility(r) for r in rows if r.measure == "utility" and r.ours]
     claimed, papers = beside(rows)
     if claimed:
@@ -300,7 +319,7 @@ def sentences(rows: Sequence[Row], named: Sequence[Row], more: Row | None) -> li
     best = strongest(named)
     if best:
         how = ATTACKERS.get(best.attack, best.attack)
-        share = f"names a share of {least(best, rows)}{_text(best)} of the clients"
+        share = f"names a share of {least(best, rows, known.fits)}{_text(best)} of the clients"
         out.append(f"The strongest attacker run for this table ({how}) {share}.")
     if more:
         out.append(f"In another table it gives more away: {_elsewhere(more)}.")

@@ -44,6 +44,5 @@ class Below(Order):
         found = Less(self.text, self.measure, pairs=pairs).judge(named, dataset)
         if found.needs is None:
             return found
-        whose = {pair[0]: label for pair, label in zip(pairs, self.those, strict=True)}
-        labels = tuple(whose[name] for name in found.needs.labels if name in whose)
-        return replace(found, needs=replace(found.needs, labels=labels))
+        whose = {name: x for pair, x in zip(pairs, self.those, strict=True) for name in pair}
+        return replace(found, needs=found.needs.renamed(whose))

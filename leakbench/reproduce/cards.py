@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from leakbench.base.errors import BrokenFile
-from leakbench.reproduce import fitting, kept, marks
+from leakbench.reproduce import fitting, kept, learnt, marks
 from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.fitting import Fits
 from leakbench.reproduce.recipe import SCALES
@@ -131,7 +131,8 @@ def paper_of(recipe: str) -> str:
 
 def card(paper: str, rows: Sequence[Row], everywhere: Sequence[Row], known: Fits) -> str:
     """One paper's page; ``everywhere``: the rows of all papers."""
-    out = [f"# {TITLES[paper]}", "", ABOUT[paper], "", "## What leaks", "", READ]
+    out = [f"# {TITLES[paper]}", "", ABOUT[paper], "", "## What was learnt", ""]
+    out += [*learnt.learnt(rows), "", "## What leaks", "", READ]
     asked = list(rivals(rows))
     if asked:
         out += _head(

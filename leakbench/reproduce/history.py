@@ -101,7 +101,7 @@ def _columns(recipe: Recipe, scale: str, rows: Sequence[Mapping[str, str]]) -> l
 
 
 def _column(recipe: Recipe, scale: str, setup: Setup, rows: Sequence[Mapping[str, str]]) -> Column:
-    labels = {c.label for c in recipe.of(scale) if not c.columns or setup.column in c.columns}
+    labels = recipe.labels(scale, setup.column)
     made = [r for r in rows if r["dataset"] == setup.column and r["label"] in labels and r["value"]]
     return Column(
         name=setup.column,

@@ -38,7 +38,7 @@ def marked(recipe: Recipe | None, rows: Sequence[Row]) -> list[Row]:
     known = rows if recipe is None else sweeps.marked_best(recipe, rows)
     dead = {(r.dataset, r.label) for r in rows if r.dead or _by_chance(r)}
     rising = _rising(rows)
-    rounds = {} if recipe is None else _rounds(recipe)
+    rounds = {} if recipe is None else paper_rounds(recipe)
     stand_ins = set() if recipe is None else set(_stand_ins(recipe))
     # What an untrained network gives away does not go by how long it was trained afterwards.
     fresh = {m.key for m in recipe.measures if m.stage == "untrained"} if recipe else set[str]()
@@ -104,7 +104,7 @@ def _stand_ins(recipe: Recipe) -> Iterator[tuple[str, str]]:
         yield from ((s.column, s.task) for s in setups if s.stand_in)
 
 
-def _rounds(recipe: Recipe) -> Mapping[tuple[str, str], int]:
+def paper_rounds(recipe: Recipe) -> Mapping[tuple[str, str], int]:
     """(scale, column) -> the rounds that the paper prints, where it does."""
     out = {}
     for name, scale in recipe.scales.items():

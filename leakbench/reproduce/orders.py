@@ -6,18 +6,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from leakbench.reproduce.needs import Needed
 from leakbench.reproduce.power import relation, seeds_beside, seeds_needed
 from leakbench.reproduce.row import Measurement, Row
-from leakbench.reproduce.statements import (
-    FAILS,
-    HOLDS,
-    OPEN,
-    WITHIN,
-    Needed,
-    Order,
-    Statement,
-    Verdict,
-)
+from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Order, Statement, Verdict
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ All of it is read off the tables that recipes left.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -19,7 +19,10 @@ from leakbench.reproduce.row import Row
 from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Statement
 
 BEGIN, END = "<!-- made by benchmarks/reproduced.py: -->", "<!-- until here -->"
-HEADS = ("paper, table", "run as", "what differs", "what the paper says of the order")
+HEADS = (
+    *("paper, table", "run as", "rows", "seeds", "rounds", "what differs"),
+    "what the paper says of the order",
+)
 ASIDES = ("paper, place", "what it is", "kind", "why there is no recipe, or where it stands")
 _SHORT = {HOLDS: "hold", WITHIN: "not shown", FAILS: "**do not hold**", OPEN: "cannot be judged"}
 
@@ -48,7 +51,7 @@ def overview_table(results: Path) -> list[str]:
         where = ", ".join([shown[0].name, *(p.where for p in shown[1:])])
         lines = [line for name in recipes[1] for line in _lines(where, name, results)]
         why = "; ".join(COMING[name] for name in recipes[1] if name in COMING) or "never run"
-        out += lines or [_cells(where, f"`{shown[0].answer}`: {why}", "", "")]
+        out += lines or [_cells(where, f"`{shown[0].answer}`: {why}", *[""] * (len(HEADS) - 2))]
     return out
 
 
@@ -64,31 +67,40 @@ def _head(names: Sequence[str]) -> list[str]:
 
 def _lines(where: str, name: str, results: Path) -> Iterator[str]:
     recipe = RECIPES.get(name)
-    for scale in recipe.scales if recipe else ():
+    if recipe is None:
+        return
+    printed = marks.paper_rounds(recipe)
+    for scale in recipe.scales:
         path = results / name / f"{scale}.csv"
         rows = marks.marked_rows(recipe, path) if path.is_file() else []
         for column in dict.fromkeys(r.dataset for r in rows if r.ours):
             mine = [r for r in rows if r.dataset == column]
             made = [r for r in mine if r.ours]
-            run = f"[`{name}`](../results/{name}/{scale}.md), {scale}: {_run(mine, made)}"
-            yield _cells(where, run, _differs(made), _holds(recipe, scale, mine) if recipe else "")
+            run = f"[`{name}`](../results/{name}/{scale}.md), {scale}: {write.title(mine)}"
+            extent = _extent(recipe.labels(scale, column), made, printed.get((scale, column)))
+            yield _cells(where, run, *extent, _differs(made), _holds(recipe, scale, mine))
 
 
 def _cells(*cells: str) -> str:
     return "| " + " | ".join(c.replace("|", "/") for c in cells) + " |"
 
 
-def _run(rows: Sequence[Row], made: Sequence[Row]) -> str:
-    """The column, its rows and its seeds."""
-    labels, ran = {r.label for r in rows}, {r.label for r in made}
-    counts = [len(r.seeds) for r in made]
-    few, many = min(counts), max(counts)
-    said = [write.title(rows)]
-    said += [f"{len(ran)} of {len(labels)} rows"] if labels != ran else []
-    dead = {r.label for r in made if r.dead}
-    said += [f"{len(dead)} dead"] if dead else []
-    seeds = f"{few} to {many}" if few < many else f"{many}"
-    return "; ".join((*said, f"{seeds} seed{'s' * (many != 1)}"))
+def _extent(labels: set[str], made: Sequence[Row], printed: int | None) -> tuple[str, str, str]:
+    """How many rows of all have a number, over how many seeds, after how many rounds of how many.
+
+    ``labels``: all rows; ``printed``: the paper's rounds, if it prints them.
+    """
+    ran, dead = labels & {r.label for r in made}, labels & {r.label for r in made if r.dead}
+    count = f"{len(ran)} of {len(labels)}" + f", {len(dead)} dead" * bool(dead)
+    rounds = span(r.rounds for r in made if r.rounds is not None)
+    of = "" if printed is None or not rounds else f" of {printed:,}"
+    return count, span(len(r.seeds) for r in made), (rounds or "none") + of
+
+
+def span(numbers: Iterable[int]) -> str:
+    """Of some numbers the only one, or the least and the largest; "" of none."""
+    found = sorted({*numbers})
+    return " to ".join(f"{n:,}" for n in dict.fromkeys((*found[:1], *found[-1:])))
 
 
 def _differs(rows: Sequence[Row]) -> str:

@@ -163,6 +163,10 @@ class Recipe(KnownKeys):
         """The cases that are run at ``scale``."""
         return tuple(c for c in self.cases if scale in c.scales)
 
+    def labels(self, scale: str, column: str) -> set[str]:
+        """The rows of one column at ``scale``; of a sweep the one that stands for its values."""
+        return {c.label for c in self.of(scale) if not c.columns or column in c.columns}
+
     def orders_of(self, scale: str) -> tuple[Order, ...]:
         """What the paper says of the cases that are run at ``scale``."""
         labels = {c.label for c in self.of(scale)}

@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from leakbench.reproduce import power
+from leakbench.reproduce import needs
+from leakbench.reproduce.needs import Needed, Needs
 from leakbench.reproduce.row import UNTUNED, Measurement, Row
 from leakbench.scoring import flags
 
@@ -25,31 +26,12 @@ HOLDS: Verdict = "holds"
 WITHIN: Verdict = "neither shown nor contradicted"
 FAILS: Verdict = "does not hold here"
 OPEN: Verdict = "cannot be judged here"
-Needed = tuple[tuple[str, ...], int | None]  # labels, and how many seeds of each would tell
 
 
 class KnownKeys:
     """What is read from a recipe's file: no key in it is unknown."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What would decide a statement, if differences and their spread stay as they are seen."""
-
-    labels: tuple[str, ...]  # whose
-    seeds: int | None  # of each; None: more than anybody would run
-    hours: float | None  # of what is not there yet; None where no run's time is known
-
-    @property
-    def sentence(self) -> str:
-        """Without its dot."""
-        whose = ", ".join(self.labels)
-        if self.seeds is None:
-            return f"What is seen is too little for {power.MOST} seeds to decide ({whose})"
-        time = "" if self.hours is None else f", about {self.hours:.1f} hours"
-        return f"It needs about {self.seeds} seeds ({whose}){time}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +42,8 @@ class Statement:
     text: str  # the paper's
     verdict: Verdict
     more: str  # what follows, with the numbers
-    needs: Needs | None = None  # what would decide it, where seeds would
+    needs: Needs | None = None  # what would decide it, where it is open
+    live: Mapping[str, Measurement] = field(default_factory=dict)  # what it was judged by
 
     @property
     def sentence(self) -> str:
@@ -116,25 +99,34 @@ class Order(KnownKeys, ABC):
         doubts = _doubts(verdict, {label: mine[label][0].flags for label in live})
         if doubts:
             verdict, why = WITHIN, f"{why}, but {'; '.join(doubts)}"
-        counts = {label: len(mine[label][0].seeds) for label in live}
-        needs = None
-        # More seeds tune nobody, and train nobody to the end.
-        if verdict == WITHIN and marks.isdisjoint(_WITHDRAWN):
-            each = {label: mine[label][0].seconds for label in live}
-            needs = _needs(self.needed(live, counts), counts, each)
+        absent = [label for label in dict.fromkeys(self.labels()) if label not in mine]
+        wanted = None
+        if verdict == OPEN and (absent or dead):
+            wanted = Needs(runs=(*absent, *dead))
+        elif verdict == WITHIN:
+            wanted = self._open({label: mine[label][0] for label in live}, live)
         said = [f" ({why})" if why else ""]
         said += [_listed(live)] if live else []
         if dead:
             said.append(f"Left out, because dead runs support nothing: {_listed(dead)}")
-        absent = [label for label in dict.fromkeys(self.labels()) if label not in mine]
         said += [f"Not there: {', '.join(absent)}"] if absent else []
         said += [text for flag, text in _MARKED.items() if flag in marks]
         said += list(self.why(live))
         if len(seeds) > 1:
             told = [f"{', '.join(names)}: {_numbers(own)}" for own, names in seeds.items()]
             said.append(f"Not all over the same seeds ({'; '.join(told)})")
-        said += [needs.sentence] if needs else []
-        return Statement(dataset, self.text, verdict, ". ".join(said) + ".", needs)
+        said += [wanted.sentence] if wanted else []
+        return Statement(dataset, self.text, verdict, ". ".join(said) + ".", wanted, live)
+
+    def _open(self, rows: Mapping[str, Row], live: Mapping[str, Measurement]) -> Needs | None:
+        """What would decide it; ``rows``: by label, those of ``live``."""
+        rounds = tuple(x for x, r in rows.items() if r.undertrained)
+        sweep = tuple(x for x, r in rows.items() if r.untuned)
+        if rounds or sweep:
+            return Needs(rounds=rounds, sweep=sweep)
+        counts = {x: len(r.seeds) for x, r in rows.items()}
+        seconds = {x: r.seconds for x, r in rows.items()}
+        return needs.of_seeds(self.needed(live, counts), counts, seconds)
 
 
 # A flag of a live row -> the verdicts that its number can bear no longer. What was not tuned may do
@@ -153,25 +145,6 @@ def _doubts(verdict: Verdict, marks: Mapping[str, frozenset[str]]) -> list[str]:
         if named and verdict in verdicts:
             out.append(f"{', '.join(named)} {flag}")
     return out
-
-
-def _needs(
-    open: Sequence[Needed], counts: Mapping[str, int], seconds: Mapping[str, float | None]
-) -> Needs | None:
-    """All that is ``open`` together."""
-    if not open:
-        return None
-    labels = tuple(dict.fromkeys(label for names, _ in open for label in names))
-    many = [k for _, k in open]
-    if None in many:
-        return Needs(labels, None, None)
-    most = max(k for k in many if k is not None)
-    took = [seconds[label] for label in labels]
-    if None in took:
-        return Needs(labels, most, None)
-    left = [max(most - counts[label], 0) for label in labels]
-    whole = sum(k * s for k, s in zip(left, took, strict=True) if s is not None)
-    return Needs(labels, most, whole / 3600)
 
 
 _MARKED = {

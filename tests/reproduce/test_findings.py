@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,16 @@ def test_of_members_each_method_has_its_strongest_attack(script, tmp_path):
     assert f"{line} | 0.30 [0.20, 0.40] (`cosine`) |" in page
     assert "Of 2 cases 1 tell members beyond a blind guess: 1 by updates of all rounds." in page
     assert "Not shown to: feduv (one class)." in page
+
+
+def test_an_attacker_who_does_not_fit_is_not_missed(script, tmp_path):
+    """FedHide mixes neighbours' proxies, and shows nobody a sphere or a codeword."""
+    of = {"method": "fedhide", "params": {"stored": "unit"}}
+    rows = [number(0.3, measure="p_leak", attack="prototype_leakage", **of)]
+    folder = written(tmp_path, rows)
+    shutil.copy(ROOT / "results" / "fitting.csv", folder)
+    text = script.page(folder)
+    (line,) = [x for x in text.splitlines() if x.startswith("* `findings-fedhide`, smoke, has no")]
+    assert "`prototype_unmixing`" in line
+    assert "`prototype_spheres`" not in line
+    assert "`codeword_from_update`" not in line

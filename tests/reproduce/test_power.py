@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from leakbench.reproduce import orders, power, statements
+from leakbench.reproduce import between, needs, orders, power, statements
 from leakbench.reproduce.row import Measurement, Row, read_rows, write_rows
 
 
@@ -109,7 +109,27 @@ class TestStatements:
 
     def test_more_seeds_train_nobody_to_the_end(self):
         rows = [row("a", gained(0.5, 0.05), flags="undertrained"), row("b", gained(0.56, 0.05))]
-        assert self.less.judge(rows, "d").needs is None
+        found = self.less.judge(rows, "d")
+        assert found.needs == needs.Needs(rounds=("a",))
+        assert found.sentence.endswith("It needs more rounds (a).")
+
+    def test_who_was_not_tuned_needs_its_sweep(self):
+        rows = [row("a", gained(0.5, 0.05), flags="untuned"), row("b", gained(0.56, 0.05))]
+        found = self.less.judge(rows, "d")
+        assert found.needs == needs.Needs(sweep=("a",))
+        assert found.sentence.endswith("It needs every value that its paper tried (a).")
+
+    def test_who_is_not_there_or_dead_needs_a_run(self):
+        rows = [row("a", gained(0.5, 0.05), flags="dead_run")]
+        found = self.less.judge(rows, "d")
+        assert (found.verdict, found.needs) == (statements.OPEN, needs.Needs(runs=("b", "a")))
+        assert found.sentence.endswith("It needs runs that learn something (b, a).")
+
+    def test_what_two_columns_lack_is_said_of_the_row_once(self):
+        order = between.Below("x", "u", than="v", words=("one", "other"), those=("a",))
+        rows = [row("a", gained(0.5, 0.05), flags="undertrained")]
+        both = [rows[0], rows[0].model_copy(update={"measure": "v"})]
+        assert order.judge(both, "d").needs == needs.Needs(rounds=("a",))
 
     def test_no_seeds_part_what_is_alike(self):
         rows = [row("a", gained(0.5, 0.05)), row("b", gained(0.5, 0.05))]

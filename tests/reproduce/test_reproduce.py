@@ -130,6 +130,7 @@ class TestSpend:
         # After twelve rounds all are as good as dead.
         monkeypatch.setattr(Row, "dead", property(lambda _: False))
         monkeypatch.setattr(statements, "_WITHDRAWN", {})
+        monkeypatch.setattr(Row, "undertrained", property(lambda _: False))
         code, said, err = cli(TINY.name, "--spend", "1")
         assert code == 0
         assert "It needs about 3 seeds (FedAwS, FedAvg), about 0.0 hours." in said

@@ -1,0 +1,75 @@
+"""What a card says was learnt is what its tables say, no more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from leakbench.reproduce import cards, learnt
+from leakbench.reproduce.row import Measurement, Row
+from leakbench.reproduce.statements import FAILS, HOLDS
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+COUNTED = re.compile(r"\*\*(Holds|Does not hold|Nobody can tell yet)\*\* \((\d+) of (\d+)")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return cards.committed_rows(RESULTS)
+
+
+def of_paper(rows, paper):
+    return [r for r in rows if cards.paper_of(r.recipe) == paper]
+
+
+@pytest.mark.parametrize("paper", cards.TITLES)
+def test_every_statement_is_counted_once(rows, paper):
+    text = "\n".join(learnt.learnt(of_paper(rows, paper)))
+    counts = {head: (int(n), int(every)) for head, n, every in COUNTED.findall(text)}
+    assert len(counts) == 3
+    (every,) = {every for _, every in counts.values()}
+    assert sum(n for n, _ in counts.values()) == every
+
+
+def gained(scale, label, value, **more):
+    """A row of FLea's Table 1: the best accuracy on UCI-HAR, over three seeds."""
+    told = {"recipe": "flea-table1", "dataset": "uci-har, Qua(2)", "task": "uci-har"}
+    told |= {"measure": "best", "metric": "accuracy", "method": "fedavg", "seeds": (0, 1, 2)}
+    ours = Measurement(value=value, low=value - 0.01, high=value + 0.01, n=900, unit="test unit")
+    return Row(**told, scale=scale, label=label, params={}, ours=ours, **more)
+
+
+def test_the_largest_scale_alone_speaks():
+    smoke = [gained("smoke", "FedAvg", 0.5), gained("smoke", "FLea", 0.6)]
+    small = [gained("small", "FedAvg", 0.6), gained("small", "FLea", 0.5)]
+    assert verdict(smoke) == HOLDS
+    assert verdict([*smoke, *small]) == verdict(small) == FAILS
+    assert all("small" in j.place for j in learnt.statements([*smoke, *small]))
+
+
+def verdict(rows):
+    (found,) = [j for j in learnt.statements(rows) if j.statement.text == "FLea beats FedAvg"]
+    return found.statement.verdict
+
+
+def test_a_decided_statement_has_its_numbers_its_stand_in_and_its_seeds():
+    mark = {"flags": {"stand_in_data"}}
+    rows = [gained("small", "FedAvg", 0.5, **mark), gained("small", "FLea", 0.6, **mark)]
+    (line,) = [x for x in learnt.learnt(rows) if x.startswith("* FLea beats FedAvg: ")]
+    assert "FedAvg 0.500 [0.490, 0.510], FLea 0.600 [0.590, 0.610]" in line
+    where = "uci-har, Qua(2), in its place uci-har, [flea-table1, small]"
+    assert where in line
+    assert line.endswith("3 seeds)")
+
+
+def test_what_is_open_says_what_it_takes():
+    rows = [gained("small", "FedAvg", 0.5), gained("small", "FLea", 0.6, flags={"undertrained"})]
+    (line,) = [x for x in learnt.learnt(rows) if x.startswith("* uci-har, Qua(2)")]
+    assert "more rounds (1)" in line
+    assert "runs that learn something (" in line  # of those that are not there
+
+
+def test_no_attack_is_said():
+    assert learnt.learnt([])[0].startswith("**Leaks**: no attack has a number")
