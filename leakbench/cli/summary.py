@@ -52,7 +52,7 @@ def tradeoff(tables: Tables) -> None:
     """
     from leakbench.judging.judging import find_questions
     from leakbench.judging.question import Question
-    from leakbench.words.headlines import headline
+    from leakbench.words.headlines import with_words
 
     settings = tables.settings
     named = setting_labels(s.configuration for s in settings)
@@ -72,10 +72,10 @@ def tradeoff(tables: Tables) -> None:
     if lines:
         emit("Values with 95 % intervals; every metric, stage and attack is in tradeoff.csv.")
     first_of_task: dict[str, Question] = {}
-    for question in find_questions(settings, tables.missing):
+    for question in with_words(find_questions(settings, tables.missing)):
         first_of_task.setdefault(question.task, question)
     for task, question in first_of_task.items():
-        emit(f"{task}, {question.label}: {''.join(part.text for part in headline(question))}")
+        emit(f"{task}, {question.label}: {''.join(part.text for part in question.headline)}")
 
 
 def first_metrics(settings: Iterable[Setting]) -> list[str]:

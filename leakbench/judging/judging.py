@@ -32,7 +32,8 @@ UNDONE: dict[str, Literal["not finished", "failed"]] = {
 def find_questions(settings: Sequence[Setting], missing: Sequence[Missing]) -> list[Question]:
     """Every question that some number can answer, by task.
 
-    The task with most judged settings comes first, and within a task the question for the headline.
+    The task with most judged settings comes first, of equals that of which most leak, and within a
+    task the question for the headline.
 
     Args:
         settings: all that are shown.
@@ -54,11 +55,16 @@ def find_questions(settings: Sequence[Setting], missing: Sequence[Missing]) -> l
         case = _Case(empty, tuple(ranked), reasons)
         heard = tuple(q for one in case.listeners(mine) if (q := case.asked(mine, one)).judged)
         questions.append(case.asked(mine).model_copy(update={"heard": heard}))
-    most: dict[str, int] = defaultdict(int)
+    most: dict[str, tuple[int, int]] = {}  # of a task: settings judged, and that leak
     for q in questions:
         if q.stage == "final":
-            most[q.task] = max(most[q.task], _count(q))
-    questions.sort(key=lambda q: (-most[q.task], q.task, *_place(q)))
+            most[q.task] = max(most.get(q.task, (0, 0)), (_count(q), _leaking(q)))
+
+    def place(q: Question) -> tuple[int, int, str, *tuple[int, ...]]:
+        judged, leaking = most.get(q.task, (0, 0))
+        return -judged, -leaking, q.task, *_place(q)
+
+    questions.sort(key=place)
     return [_with_fronts(q) for q in questions]
 
 
@@ -79,6 +85,11 @@ def _fronts(question: Question) -> dict[str, list[str]]:
 def _count(question: Question) -> int:
     """How many settings it judges."""
     return sum(j.verdict.judged for j in question.judged)
+
+
+def _leaking(question: Question) -> int:
+    """How many settings leak most of what there is to leak."""
+    return sum(j.verdict.tone == "leak" for j in question.judged)
 
 
 def _place(question: Question) -> tuple[int, bool, bool, int, int]:

@@ -52,7 +52,8 @@ def _judged_in_words(question: Question) -> Question:
 
 
 def _first_words(question: Question, every: Sequence[Question]) -> Question:
-    first = {"headline": headline(question), "lede": lede(question)}
+    said = (*headline(question), *_earlier(question, every))
+    first = {"headline": said, "lede": lede(question)}
     judged = []
     for j in question.judged:
         also = tuple(other_questions(question, every, j))
@@ -123,6 +124,21 @@ def headline(question: Question) -> tuple[Span, ...]:
         first = (span(none, "held"), span(f" leaked to the attacks tried here{end}"))
     kept = [j for j in sure if j.verdict.tone == "held"]
     return (*first, span(" "), *_second(kept, _undefended_best(question)))
+
+
+def _earlier(question: Question, every: Sequence[Question]) -> tuple[Span, ...]:
+    """How many of those that held leak most of what there is at another stage of training."""
+    about = (question.task, question.topic.name, question.probe)
+    asked = [q for q in every if (q.task, q.topic.name, q.probe) == about]
+    stages = [q for q in asked if q.stage != question.stage]
+    leaking = {j.setting.key for q in stages for j in q.judged if j.verdict.tone == "leak"}
+    defenses = [j for j in question.judged if not j.setting.reference and candidate(j)]
+    held = {j.setting.key for j in defenses if j.verdict.tone == "held"}
+    count = len(held & leaking)
+    if not count:
+        return ()
+    who = "It leaks" if len(defenses) == 1 else f"{count} of those leak{'s' * (count == 1)}"
+    return (span(" "), span(who, "leak"), span(f"{MOST} at another stage of training."))
 
 
 def _things(defenses: Sequence[Judged]) -> str:

@@ -125,11 +125,13 @@ class Heard(Observer[Federation]):
         self.ends.append(fed.snapshot())
 
 
-def built(name: str, task: Few, **params: Any) -> Federation:
-    """A federation in float64 that has run nothing, and notes everything."""
+def built(
+    name: str, task: Few, seed: int = 4, dtype: torch.dtype = torch.float64, **params: Any
+) -> Federation:
+    """A federation that has run nothing, and notes everything."""
     defense = registry.load_plugin("defenses", name).build(params, f"defense {name}")
-    how: dict[str, Any] = {"engine": "loop", "dtype": torch.float64, "recorder": Heard()}
-    return Federation(defense, task, task.load(), seed=4, **how)
+    how: dict[str, Any] = {"engine": "loop", "dtype": dtype, "recorder": Heard()}
+    return Federation(defense, task, task.load(), seed=seed, **how)
 
 
 # the loop -----------------------------------------------------------------------------------------
@@ -225,7 +227,7 @@ class Loop:
         party = c if c == SHARED else torch.tensor(c)
         step = self.step if phase else 0
         t = self.t if t is None else t
-        return Rng(4, "defense", party, torch.float64, round=t, phase=phase, step=step)
+        return Rng(self.fed.seed, "defense", party, torch.float64, round=t, phase=phase, step=step)
 
     # messages
     def note(self, who: Any, **payloads: Tree) -> None:
@@ -451,16 +453,20 @@ def apart(one: Tree, other: Tree, where: str) -> None:
         assert gap < CLOSE, f"{where} {k}: {gap:.1e} apart"
 
 
-def compare(loop: type[Loop], name: str, task: Few, rounds: int = ROUNDS, **params: Any) -> Loop:
-    """Runs both and fails where anything that was sent, learnt, kept or scored differs."""
-    fed = built(name, task, **params)
+def run_both(loop: type[Loop], fed: Federation, rounds: int) -> Loop:
+    """Runs ``fed``, which has run nothing, and beside it the loop, which is returned."""
     hand = loop(fed)
-    heard = fed.recorder
     fed.begin()
     for _ in range(rounds):
         fed.step()
     fed.end()
-    hand.run(rounds)
+    return hand.run(rounds)
+
+
+def compare(loop: type[Loop], name: str, task: Few, rounds: int = ROUNDS, **params: Any) -> Loop:
+    """Runs both and fails where anything that was sent, learnt, kept or scored differs."""
+    fed = built(name, task, **params)
+    hand, heard = run_both(loop, fed, rounds), fed.recorder
     assert hand.sent.keys() == heard.sent.keys()
     for key in hand.sent:
         assert len(hand.sent[key]) == len(heard.sent[key]), key

@@ -26,7 +26,7 @@ from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
 from leakbench.results.number import Power
 from leakbench.statistics.multiplicity import bonferroni
 from leakbench.words.amounts import count, plural, value_text
-from leakbench.words.headlines import headline, lede, other_questions, unattacked
+from leakbench.words.headlines import headline, lede, other_questions, unattacked, with_words
 from leakbench.words.verdict_counts import counts, unjudged
 from leakbench.words.verdicts import sentence
 
@@ -734,3 +734,24 @@ def test_guesses_that_were_handed_in_are_said_to_be_the_strongest():
         verdict = judge_evidence(c)
         assert verdict.reached.attacker.name == "unmix"
         assert (handed in sentence(c, verdict)) == bool(flags)
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "said"),
+    [
+        (["held"], ["leaks"], " It leaks most of what there is to leak at another stage of"),
+        (["held", "held"], ["leaks", "held"], " 1 of those leaks most of what there is to leak at"),
+        (["held", "held"], ["leaks", "leaks"], " 2 of those leak most of what there is to leak at"),
+    ],
+)
+def test_what_held_at_the_end_is_not_praised_over_what_leaked_before(now, then, said):
+    end, early = (question(*_named(words)) for words in (now, then))
+    early = early.model_copy(update={"stage": "early"})
+    first, _ = with_words((end, early))
+    assert said in text_of(first.headline)
+    alone, _ = with_words((end, early.model_copy(update={"task": "another"})))
+    assert said not in text_of(alone.headline)
+
+
+def _named(words):
+    return [judged(w, f"s{i}") for i, w in enumerate(words)]
