@@ -1,4 +1,4 @@
-"""Where a number comes from: versions, commit, whether the tree was changed, device."""
+"""Where a number comes from: versions, commit, whether the code was changed, device."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Any
 from leakbench.base.errors import UsageError
 from leakbench.base.version import __version__
 
+# Of a checkout. What else lies there makes no number: a table that is written beside the code does
+# not change the code of the next one.
+_CODE = ("leakbench", "attacks", "defenses", "reports", "pyproject.toml")
 _PACKAGES = ("torch", "torchvision", "numpy", "breaching", "dcor", "lpips", "scikit-learn")
 
 
@@ -24,11 +27,14 @@ def versions() -> dict[str, str]:
 
 @cache
 def source() -> tuple[str, bool]:
-    """(commit, dirty) of the checkout that leakbench runs from; ("", False) without one."""
+    """(commit, dirty) of the checkout that leakbench runs from; ("", False) without one.
+
+    Dirty: a tracked file of its code is not as it was committed.
+    """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return "", False
-    changes = _git(root, "status", "--porcelain", "--untracked-files=no")
+    changes = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *_CODE)
     return _git(root, "rev-parse", "HEAD"), bool(changes)
 
 

@@ -52,9 +52,8 @@ attacked by more. *digits for cifar100* is our digits
 where the paper has CIFAR-100: its number there speaks of its own data. *Not tried* names attacks
 that declare this measure and fit what is sent, or other settings that have a number in another
 table. *Rounds* is how long it was trained, *to know* are the [flags](../formats.md#flags) of these
-rows, as they are computed today: a row made before there was a flag has it all the same. No row is
-at the paper's scale; each table says what differs. What was tried is a lower bound: others may find
-more.
+rows, as they are computed today: a row made before there was a flag has it all the same. Each table
+says what differs from the paper. What was tried is a lower bound: others may find more.
 """
 INDEX = """\
 Made by `python benchmarks/cards.py` from the tables in `results/`; a test holds it against them.
@@ -71,8 +70,8 @@ records, in the [findings](../findings.md). *Rounds* is how long it was trained.
 [flags](../formats.md#flags) of the number, as they are computed today: a probe is a message that
 nobody sends, oracles were told the truth, and an undertrained model still learnt fast when it was
 attacked, or had barely begun. Where several tables have a case, the one that speaks worst of it
-stands here. None is at the papers' scale, and data that stand in for a paper's say nothing of its
-numbers.
+stands here. Each table says how far it is from its paper's scale; data that stand in for a paper's
+say nothing of its numbers.
 
 Tables that move one parameter by steps stand on their paper's card only: SWEPT.
 """

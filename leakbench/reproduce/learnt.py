@@ -49,12 +49,15 @@ def learnt(rows: Sequence[Row]) -> list[str]:
 
 
 def statements(rows: Sequence[Row]) -> Iterator[JudgedStatement]:
-    """Every statement on each recipe's and column's largest scale that has a number."""
-    tables = {(r.recipe, r.scale, r.dataset) for r in rows if r.ours}
-    largest: dict[tuple[str, str], str] = {}
-    for recipe, scale, column in sorted(tables, key=lambda t: (t[0], t[2], SCALES.index(t[1]))):
-        largest[recipe, column] = scale
-    for (name, column), scale in largest.items():
+    """Every statement, on the largest scale of a recipe's column that has a number on a task.
+
+    What stands in for the paper's data is another task.
+    """
+    tables = {(r.recipe, r.dataset, r.task, r.scale) for r in rows if r.ours}
+    largest: dict[tuple[str, str, str], str] = {}
+    for name, column, task, scale in sorted(tables, key=lambda t: (t[:3], SCALES.index(t[3]))):
+        largest[name, column, task] = scale
+    for (name, column, _), scale in largest.items():
         mine = [r for r in rows if (r.recipe, r.scale) == (name, scale)]
         made = [r for r in mine if r.ours and r.dataset == column]
         seeds = overview.span(len(r.seeds) for r in made)

@@ -38,7 +38,7 @@ def gained(scale, label, value, **more):
     told = {"recipe": "flea-table1", "dataset": "uci-har, Qua(2)", "task": "uci-har"}
     told |= {"measure": "best", "metric": "accuracy", "method": "fedavg", "seeds": (0, 1, 2)}
     ours = Measurement(value=value, low=value - 0.01, high=value + 0.01, n=900, unit="test unit")
-    return Row(**told, scale=scale, label=label, params={}, ours=ours, **more)
+    return Row(**{**told, **more}, scale=scale, label=label, params={}, ours=ours)
 
 
 def test_the_largest_scale_alone_speaks():
@@ -47,6 +47,16 @@ def test_the_largest_scale_alone_speaks():
     assert verdict(smoke) == HOLDS
     assert verdict([*smoke, *small]) == verdict(small) == FAILS
     assert all("small" in j.place for j in learnt.statements([*smoke, *small]))
+
+
+def test_what_stands_in_speaks_beside_the_papers_own_data():
+    small = [gained("small", "FedAvg", 0.6), gained("small", "FLea", 0.5)]
+    other = {"flags": {"stand_in_data"}, "task": "digits"}
+    smoke = [gained("smoke", "FedAvg", 0.5, **other), gained("smoke", "FLea", 0.6, **other)]
+    said = [
+        j for j in learnt.statements([*smoke, *small]) if j.statement.text == "FLea beats FedAvg"
+    ]
+    assert sorted(j.statement.verdict for j in said) == sorted([HOLDS, FAILS])
 
 
 def verdict(rows):
