@@ -10,9 +10,9 @@ default. Rows are printed as they are done.
 
 from __future__ import annotations
 
+import runpy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.machinery import SourceFileLoader
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ Case = tuple[type[by_hand.Loop], by_hand.Few, Mapping[str, Any]]
 
 def main() -> int:
     """Prints a row per method, and writes them."""
+    torch.set_num_threads(1)  # nets of some thousand weights
     lines = [HEAD]
     print(HEAD)
     for name, case in sorted(cases().items()):
@@ -63,8 +64,7 @@ def cases() -> dict[str, Case]:
 
 def compared(path: Path) -> Iterator[tuple[Callable[..., None], Any]]:
     """The tests of a file that compare a method with a loop, and their cases."""
-    module = SourceFileLoader(path.stem, str(path)).load_module()
-    for test in vars(module).values():
+    for test in runpy.run_path(str(path)).values():
         for mark in getattr(test, "pytestmark", []):
             if mark.name == "parametrize" and mark.args[0] == COMPARED:
                 yield test, mark.args[1]
@@ -93,9 +93,13 @@ def trained(name: str, case: Case, seed: int, dtype: torch.dtype) -> float:
 
 def line(name: str, found: Sequence[tuple[float, float, float]]) -> str:
     """A row of the table."""
-    cells = [", ".join(f"{v:.3f}" for v in values) for values in zip(*found, strict=True)]
+    cells = [_three(values) for values in zip(*found, strict=True)]
     gap = max(abs(double - loop) for _, double, loop in found)
     return f"| `{name}` | {' | '.join(cells)} | {gap:.3f} |"
+
+
+def _three(values: Iterable[float]) -> str:
+    return ", ".join(f"{v:.3f}" for v in values)
 
 
 HEAD = f"""\
