@@ -13,7 +13,7 @@ from leakbench.reproduce.leaderboard.entry import STANDINGS, Standing, standing
 from leakbench.reproduce.needs import Needs
 from leakbench.reproduce.recipe import SCALES
 from leakbench.reproduce.row import Measurement, Row
-from leakbench.reproduce.statements import FAILS, HOLDS, Statement
+from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, Statement
 from leakbench.reproduce.strongest import Rivals, number_of_row, rivals, spelled, worst
 
 SHOWN = 4  # numbers of a statement
@@ -49,22 +49,31 @@ def learnt(rows: Sequence[Row]) -> list[str]:
 
 
 def statements(rows: Sequence[Row]) -> Iterator[JudgedStatement]:
-    """Every statement, on the largest scale of a recipe's column that has a number on a task.
+    """Every statement on a recipe's column, by the largest scale on which it can be judged.
 
-    What stands in for the paper's data is another task.
+    What stands in for the paper's data is another column.
     """
-    tables = {(r.recipe, r.dataset, r.task, r.scale) for r in rows if r.ours}
-    largest: dict[tuple[str, str, str], str] = {}
-    for name, column, task, scale in sorted(tables, key=lambda t: (t[:3], SCALES.index(t[3]))):
-        largest[name, column, task] = scale
-    for (name, column, _), scale in largest.items():
-        mine = [r for r in rows if (r.recipe, r.scale) == (name, scale)]
-        made = [r for r in mine if r.ours and r.dataset == column]
-        seeds = overview.span(len(r.seeds) for r in made)
-        link = f"[{name}, {scale}](../../results/{name}/{scale}.md)"
-        where = f"{write.title(made)}, {link}, {seeds} seed{'s' * (seeds != '1')}"
-        for found in overview.judged(RECIPES[name], scale, mine, column):
-            yield JudgedStatement(found, where)
+    columns = dict.fromkeys((r.recipe, r.dataset, r.task) for r in rows if r.ours)
+    for name, column, task in sorted(columns):
+        found: dict[str, JudgedStatement] = {}
+        for scale in reversed(SCALES):
+            here = [r for r in rows if (r.recipe, r.scale, r.dataset) == (name, scale, column)]
+            if any(r.ours and r.task == task for r in here):
+                for said in _judged(here, scale):
+                    before = found.setdefault(said.statement.text, said)
+                    if OPEN == before.statement.verdict != said.statement.verdict:
+                        found[said.statement.text] = said
+        yield from found.values()
+
+
+def _judged(rows: Sequence[Row], scale: str) -> Iterator[JudgedStatement]:
+    """The statements on the rows of one column of one table."""
+    made, name = [r for r in rows if r.ours], rows[0].recipe
+    seeds = overview.span(len(r.seeds) for r in made)
+    link = f"[{name}, {scale}](../../results/{name}/{scale}.md)"
+    where = f"{write.title(made)}, {link}, {seeds} seed{'s' * (seeds != '1')}"
+    for found in overview.judged(RECIPES[name], scale, rows, rows[0].dataset):
+        yield JudgedStatement(found, where)
 
 
 def _leaks(rows: Sequence[Row]) -> str:

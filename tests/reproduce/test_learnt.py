@@ -49,6 +49,12 @@ def test_the_largest_scale_alone_speaks():
     assert all("small" in j.place for j in learnt.statements([*smoke, *small]))
 
 
+def test_a_larger_scale_that_lacks_a_row_leaves_the_word_to_a_smaller():
+    small = [gained("small", "FedAvg", 0.5), gained("small", "FLea", 0.6)]
+    full = [gained("full", "FLea", 0.5)]
+    assert verdict([*small, *full]) == HOLDS
+
+
 def test_what_stands_in_speaks_beside_the_papers_own_data():
     small = [gained("small", "FedAvg", 0.6), gained("small", "FLea", 0.5)]
     other = {"flags": {"stand_in_data"}, "task": "digits"}
