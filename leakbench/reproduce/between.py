@@ -29,7 +29,7 @@ class Below(Order):
         """Of one column alone: none."""
         return OPEN, "it takes two columns"
 
-    def judge(self, rows: Sequence[Row], dataset: str) -> Statement:
+    def judge(self, rows: Sequence[Row], dataset: str, printed: int | None = None) -> Statement:
         """The statement on one data set's rows: each pair's two numbers, as two rows' would be."""
         named = []
         for measure, word in zip((self.measure, self.than), self.words, strict=True):
@@ -41,7 +41,7 @@ class Below(Order):
                     named.append(r.model_copy(update=about | ({"seconds": 0.0} if free else {})))
         lower, upper = self.words
         pairs = tuple((f"{label} ({lower})", f"{label} ({upper})") for label in self.those)
-        found = Less(self.text, self.measure, pairs=pairs).judge(named, dataset)
+        found = Less(self.text, self.measure, pairs=pairs).judge(named, dataset, printed)
         if found.needs is None:
             return found
         whose = {name: x for pair, x in zip(pairs, self.those, strict=True) for name in pair}

@@ -226,14 +226,14 @@ class Collapses(Order):
         """Of the live numbers by label: the verdict, and what has to be added to them."""
         return (FAILS, "it lives") if live else (OPEN, "")
 
-    def judge(self, rows: Sequence[Row], dataset: str) -> Statement:
+    def judge(self, rows: Sequence[Row], dataset: str, printed: int | None = None) -> Statement:
         """Holds if every number of the case is flagged as a dead run's."""
         mine = [r for r in rows if (r.dataset, r.label) == (dataset, self.label) and r.ours]
         if mine and all(r.dead for r in mine):
             numbers = ", ".join(f"{r.metric} {r.ours.text()}" for r in mine if r.ours)
             told = f"{self.label} is a dead run; flagged beside each of its numbers ({numbers})"
             return Statement(dataset, self.text, HOLDS, f". {told}, which are no privacy.")
-        return super().judge(rows, dataset)
+        return super().judge(rows, dataset, printed)
 
 
 def _highest(numbers: Mapping[str, Measurement]) -> str:

@@ -138,7 +138,8 @@ def tables_below(results: Path) -> Iterator[tuple[Recipe, Path]]:
 def judged(recipe: Recipe, scale: str, rows: Sequence[Row], column: str) -> list[Statement]:
     """The paper's statements on the rows of one column, as they were read from a file."""
     asked = [o for o in recipe.orders_of(scale) if not o.datasets or column in o.datasets]
-    return [o.judge(rows, column) for o in asked]
+    printed = marks.paper_rounds(recipe).get((scale, column))
+    return [o.judge(rows, column, printed) for o in asked]
 
 
 def _holds(recipe: Recipe, scale: str, rows: Sequence[Row]) -> str:

@@ -79,8 +79,12 @@ class Order(KnownKeys, ABC):
         """What is left of it where only the cases ``labels`` are run; None if nothing is."""
         return self if labels & {*self.labels()} else None
 
-    def judge(self, rows: Sequence[Row], dataset: str) -> Statement:
-        """The statement on one data set's rows."""
+    def judge(self, rows: Sequence[Row], dataset: str, printed: int | None = None) -> Statement:
+        """The statement on one data set's rows.
+
+        After as many rounds as the paper has (``printed``) what it says is judged, trained to the
+        end or not.
+        """
         at = (dataset, self.measure)
         mine = {r.label: (r, r.ours) for r in rows if (r.dataset, r.measure) == at and r.ours}
         live, dead, marks = dict[str, Measurement](), dict[str, Measurement](), set[str]()
@@ -96,7 +100,8 @@ class Order(KnownKeys, ABC):
                 marks |= row.flags
                 seeds[row.seeds].append(label)
         verdict, why = self.verdict(live)
-        doubts = _doubts(verdict, {label: mine[label][0].flags for label in live})
+        asked = {label: _as_asked(mine[label][0], printed) for label in live}
+        doubts = _doubts(verdict, {label: r.flags for label, r in asked.items()})
         if doubts:
             verdict, why = WITHIN, f"{why}, but {'; '.join(doubts)}"
         absent = [label for label in dict.fromkeys(self.labels()) if label not in mine]
@@ -104,13 +109,15 @@ class Order(KnownKeys, ABC):
         if verdict == OPEN and (absent or dead):
             wanted = Needs(runs=(*absent, *dead))
         elif verdict == WITHIN:
-            wanted = self._open({label: mine[label][0] for label in live}, live)
+            wanted = self._open(asked, live)
         said = [f" ({why})" if why else ""]
         said += [_listed(live)] if live else []
         if dead:
             said.append(f"Left out, because dead runs support nothing: {_listed(dead)}")
         said += [f"Not there: {', '.join(absent)}"] if absent else []
         said += [text for flag, text in _MARKED.items() if flag in marks]
+        young = [label for label, r in asked.items() if r.flags != mine[label][0].flags]
+        said += [f"After the paper's rounds still learning: {', '.join(young)}"] if young else []
         said += list(self.why(live))
         if len(seeds) > 1:
             told = [f"{', '.join(names)}: {_numbers(own)}" for own, names in seeds.items()]
@@ -145,6 +152,13 @@ def _doubts(verdict: Verdict, marks: Mapping[str, frozenset[str]]) -> list[str]:
         if named and verdict in verdicts:
             out.append(f"{', '.join(named)} {flag}")
     return out
+
+
+def _as_asked(r: Row, printed: int | None) -> Row:
+    """The row, without the mark of a run that is too short where it is as long as the paper's."""
+    if printed is None or r.rounds is None or r.rounds < printed:
+        return r
+    return r.model_copy(update={"flags": r.flags - {flags.UNDERTRAINED}})
 
 
 _MARKED = {

@@ -129,7 +129,11 @@ def page(
     later = [f"*{m.title}*" for m in recipe.measures if m not in asked]
     if later:
         out += [f"Not asked when this table was made: {'; '.join(later)}.", ""]
-    for dataset in dict.fromkeys(r.dataset for r in rows):
+    columns = dict.fromkeys(r.dataset for r in rows)
+    there = [c for c in columns if any(r.ours for r in rows if r.dataset == c)] or [*columns]
+    never = "; ".join(c for c in columns if c not in there)
+    out += [f"Columns of which nothing was run: {never}.", ""] if never else []
+    for dataset in there:
         mine = [r for r in rows if r.dataset == dataset]
         out += [f"## {title(mine)}", "", *_markdown(headings(recipe, mine), wide(recipe, mine)), ""]
         out += _statements([s for s in statements if s.dataset == dataset])

@@ -113,6 +113,15 @@ class TestStatements:
         assert found.needs == needs.Needs(rounds=("a",))
         assert found.sentence.endswith("It needs more rounds (a).")
 
+    def test_after_the_papers_rounds_its_word_is_judged(self):
+        young = {"flags": {"undertrained"}, "rounds": 100}
+        rows = [row("a", gained(0.6, 0.01), **young), row("b", gained(0.5, 0.01), **young)]
+        short = self.less.judge(rows, "d", 101)
+        assert (short.verdict, short.needs.rounds) == (statements.WITHIN, ("a", "b"))
+        whole = self.less.judge(rows, "d", 100)
+        assert whole.verdict == statements.FAILS
+        assert "After the paper's rounds still learning: a, b." in whole.sentence
+
     def test_who_was_not_tuned_needs_its_sweep(self):
         rows = [row("a", gained(0.5, 0.05), flags="untuned"), row("b", gained(0.56, 0.05))]
         found = self.less.judge(rows, "d")
