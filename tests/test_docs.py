@@ -212,14 +212,18 @@ class TestLimits:
         assert sizes == pytest.approx(said, rel=0.1)
 
     def test_scales(self):
-        from leakbench.reproduce.row import COLUMNS
+        from leakbench.reproduce.row import COLUMNS, read_rows
         from leakbench.results import claims
 
-        text = self.point("Nothing here")
+        text = self.point("Hardly anything here")
         tables = (ROOT / "results").glob("*/*.csv")
         of_papers = [p for p in tables if p.read_text(encoding="utf-8").startswith("recipe,")]
         made = {p.stem.split("-")[0] for p in of_papers}
-        assert made == set(re.findall(r"`(.*?)`", text)) == {"smoke", "small"}
+        assert made == set(re.findall(r"`(.*?)`", text)) == {"smoke", "small", "full"}
+        whole = [p for p in of_papers if p.stem == "full"]
+        rows = {(p.parent.name, r.dataset, r.label) for p in whole for r in read_rows(p) if r.ours}
+        assert {name for name, *_ in rows} == {"flea-table1"}
+        assert text.split(": ")[1].split()[0] == IN_WORDS[len(rows)]
         assert "differs" in COLUMNS
         same = ("fedgn", "cifar100", "p_leak")
         for what in itertools.product(("fedgn", "fedprox"), ("cifar100", "digits"), same[2:]):

@@ -130,7 +130,8 @@ def page(
     if later:
         out += [f"Not asked when this table was made: {'; '.join(later)}.", ""]
     columns = dict.fromkeys(r.dataset for r in rows)
-    there = [c for c in columns if any(r.ours for r in rows if r.dataset == c)] or [*columns]
+    made = {r.dataset for r in rows if r.ours}
+    there = [c for c in columns if c in made] or [*columns]
     never = "; ".join(c for c in columns if c not in there)
     out += [f"Columns of which nothing was run: {never}.", ""] if never else []
     for dataset in there:
