@@ -462,10 +462,10 @@ def test_what_was_not_tried_is_named(made, rows):
     """Other metrics of an attack count, and so do other settings of one that was tried."""
     (cell,) = [v for k, v in listed(made["index.md"]).items() if k == COSINE]
     assert "`prototype_averaging`" in cell["not tried"]
-    cell = listed(made["index.md"])["FedHide(0.01, 20)", "digit-pairs", "p_leak"]
-    assert "(window=" in cell["attack"]
-    assert "`prototype_averaging`" in cell["not tried"].split(", ")
-    assert "`prototype_unmixing`" in cell["not tried"]
+    cell = listed(made["index.md"])["FedAwS", "spoken-speakers", "p_leak"]
+    assert cell["attack"] == "`prototype_averaging`"
+    assert "`prototype_averaging(window=5)`" in cell["not tried"].split(", ")
+    assert "`gradient_inversion`" in cell["not tried"]
 
 
 def test_what_fits_and_ran_on_the_method_in_no_table_is_named(made):

@@ -390,7 +390,7 @@ class TestInABrowser:
 
     def test_a_sorted_table_keeps_each_line_with_what_belongs_to_it(self, browser, page_file):
         with opened(browser, page_file) as page:
-            table = page.locator("section[data-task='digit-pairs'] table").first
+            table = page.locator("section[data-task='digits'] table").first
             before = table.locator("tbody").evaluate_all("found => found.map((b) => b.id)")
             table.get_by_role("button", name="How far").click()
             table.get_by_role("button", name="How far").click()

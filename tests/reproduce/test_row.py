@@ -8,7 +8,7 @@ import pytest
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.federation.utility import meanings
-from leakbench.reproduce import catalogue, marks, row, write
+from leakbench.reproduce import catalogue, marks, overview, row, write
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.results.number import Claim
 
@@ -61,12 +61,9 @@ def test_the_committed_page_is_made_of_the_committed_table(path, tmp_path):
     """
     rows, recipe, scale = row.read_rows(path), catalogue.find_recipe(path.parent.name), path.stem
     rows = marks.marked(recipe, [_with_meaning(r) for r in rows])
-    said = [
-        order.judge(rows, dataset)
-        for dataset in dict.fromkeys(r.dataset for r in rows)
-        for order in recipe.orders_of(scale)
-        if not order.datasets or dataset in order.datasets
-    ]
+    said = []
+    for dataset in dict.fromkeys(r.dataset for r in rows):
+        said += overview.judged(recipe, scale, rows, dataset)
     figures = [path.with_suffix(".svg")] if path.with_suffix(".svg").exists() else []
     _, page = write.write_paper_table(recipe, scale, rows, said, figures, tmp_path)
     now, then = (p.read_text(encoding="utf-8") for p in (page, path.with_suffix(".md")))
