@@ -14,7 +14,7 @@ from leakbench.base.version import __version__
 
 # Of a checkout. What else lies there makes no number: a table that is written beside the code does
 # not change the code of the next one.
-_CODE = ("leakbench", "attacks", "defenses", "reports", "pyproject.toml")
+_CODE = ("leakbench", "attacks", "defenses", "reports", "benchmarks", "pyproject.toml")
 _PACKAGES = ("torch", "torchvision", "numpy", "breaching", "dcor", "lpips", "scikit-learn")
 
 
