@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from leakbench.reproduce import needs
+from leakbench.reproduce import needs, power
 from leakbench.reproduce.needs import Needed, Needs
 from leakbench.reproduce.row import UNTUNED, Measurement, Row
 from leakbench.scoring import flags
@@ -133,24 +133,27 @@ class Order(KnownKeys, ABC):
             return Needs(rounds=rounds, sweep=sweep)
         counts = {x: len(r.seeds) for x, r in rows.items()}
         seconds = {x: r.seconds for x, r in rows.items()}
-        return needs.of_seeds(self.needed(live, counts), counts, seconds)
+        alone = [((x,), power.FEWEST) for x, r in rows.items() if flags.ONE_SEED in r.flags]
+        return needs.of_seeds([*self.needed(live, counts), *alone], counts, seconds)
 
 
-# A flag of a live row -> the verdicts that its number can bear no longer. What was not tuned may do
-# better: it still contradicts whoever is said to be below it. What is still learning may do either.
-_WITHDRAWN: Mapping[str, frozenset[Verdict]] = {
-    UNTUNED: frozenset({HOLDS}),
-    flags.UNDERTRAINED: frozenset({HOLDS, FAILS}),
+# A flag of a live row -> the verdicts that its number can bear no longer, and what is said of it.
+# What was not tuned may do better: it still contradicts whoever is said to be below it. What is
+# still learning may do either, and so may one seed's runs, whose interval is of its units alone.
+_WITHDRAWN: Mapping[str, tuple[frozenset[Verdict], str]] = {
+    UNTUNED: (frozenset({HOLDS}), UNTUNED),
+    flags.UNDERTRAINED: (frozenset({HOLDS, FAILS}), flags.UNDERTRAINED),
+    flags.ONE_SEED: (frozenset({HOLDS, FAILS}), "of one seed"),
 }
 
 
 def _doubts(verdict: Verdict, marks: Mapping[str, frozenset[str]]) -> list[str]:
     """Why ``verdict`` is not to be said; ``marks``: the flags of each live row by its label."""
     out = []
-    for flag, verdicts in _WITHDRAWN.items():
+    for flag, (verdicts, said) in _WITHDRAWN.items():
         named = [label for label, own in marks.items() if flag in own]
         if named and verdict in verdicts:
-            out.append(f"{', '.join(named)} {flag}")
+            out.append(f"{', '.join(named)} {said}")
     return out
 
 
@@ -176,7 +179,7 @@ _MARKED = {
         "Where the control's interval does not leave the blind guess's, the attack is too weak to"
         " judge, or has too few clients"
     ),
-    "one_seed": "One seed",
+    flags.ONE_SEED: "One seed",
 }
 
 

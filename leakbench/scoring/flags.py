@@ -11,7 +11,7 @@ from leakbench.record.folders import AttackFolder
 from leakbench.statistics.intervals import Estimate
 
 FEW_UNITS, FEW_CLUSTERS = 50, 10
-UNDERTRAINED, CURVE_UNKNOWN = "undertrained", "curve_unknown"
+UNDERTRAINED, CURVE_UNKNOWN, ONE_SEED = "undertrained", "curve_unknown", "one_seed"
 # Of a curve, not of a message: tables of leakage say it in a column beside their own flags.
 OF_TRAINING = frozenset({UNDERTRAINED, CURVE_UNKNOWN})
 # Of all that a run gained, in the last quarter of its rounds (``leakbench.results.rise``). Who
@@ -60,7 +60,7 @@ def today(flags: str, attack: AttackFolder, run: Mapping[str, Any]) -> str:
 
 def of_seeds(count: int) -> set[str]:
     """One or two seeds speak of these runs, not of the method."""
-    return {1: {"one_seed"}, 2: {"few_seeds"}}.get(count, set())
+    return {1: {ONE_SEED}, 2: {"few_seeds"}}.get(count, set())
 
 
 def of_rises(rises: Iterable[float | None]) -> set[str]:

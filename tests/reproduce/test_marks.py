@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from leakbench.federation.utility import meanings
-from leakbench.reproduce import catalogue, differs, marks, orders, overview, row, statements, write
+from leakbench.reproduce import (
+    catalogue,
+    differs,
+    marks,
+    orders,
+    overview,
+    power,
+    row,
+    statements,
+    write,
+)
 from leakbench.reproduce.recipe import UTILITY
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.scoring import flags
@@ -152,6 +162,17 @@ def test_an_untuned_row_still_contradicts_and_both_are_said():
     found = judge(TURNED, *both)
     assert found.verdict == statements.WITHIN
     assert "but b, a undertrained" in found.sentence
+
+
+@pytest.mark.parametrize("label", ["a", "b"])
+def test_one_seed_decides_nothing_and_three_are_asked_for(label):
+    """Its interval is of the examples of one run: how runs differ is not in it."""
+    rows = [flagged(r, "one_seed") if r.label == label else r for r in (LOW, HIGH)]
+    for order in (ORDER, TURNED):
+        found = judge(order, *rows)
+        assert found.verdict == statements.WITHIN
+        assert f"but {label} of one seed" in found.sentence
+        assert (found.needs.labels, found.needs.seeds) == ((label,), power.FEWEST)
 
 
 def test_a_dead_row_is_left_out_and_its_training_asked_of_nobody():
