@@ -225,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         flags += f" --only {given.only}" if only else ""
         flags += f" --nets {given.nets}" if given.nets else ""
         command = f"python benchmarks/active_server.py RUNS {given.file}{flags}"
-        head = f"# A server that plants models\n\n`{command}`, commit {provenance.source()[0]}.\n\n"
+        head = f"# A server that plants models\n\n`{command}`, commit {provenance.commit()}.\n\n"
         text = "\n".join([head + ABOUT, *parts, NOTE, "\n".join(seen)])
         given.file.write_text(text + "\n", encoding="utf-8")
 

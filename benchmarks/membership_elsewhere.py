@@ -192,7 +192,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(lines[-1], flush=True)
     if given.file:
         command = f"python benchmarks/membership_elsewhere.py RUNS PRIVACY_METER {given.file}"
-        head = f"# Membership by other tools\n\n`{command}`, commit {provenance.source()[0]}.\n\n"
+        head = f"# Membership by other tools\n\n`{command}`, commit {provenance.commit()}.\n\n"
         about = (
             f"`digits`, FedAvg, {ROUNDS} rounds of ten epochs, five clients of about sixty examples"
             f" each; {SHADOWS} shadow\nfederations, the same for all. Each tool is given what these"

@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         command = f"python benchmarks/membership_null.py RUNS {given.file} --seeds {given.seeds}"
         parts = [
             "# Membership where there is nothing to tell",
-            f"`{command}`, commit {provenance.source()[0]}.",
+            f"`{command}`, commit {provenance.commit()}.",
             f"`digits`, six clients, {EACH} members of each among as many others,"
             f" {ROUNDS} rounds of ten epochs of Adam. Null: who is called a member was held out,"
             " too, and both are drawn anew in each seed; of a sound interval of 95 % one seed in"

@@ -15,6 +15,7 @@ from leakbench.base.version import __version__
 # Of a checkout. What else lies there makes no number: a table that is written beside the code does
 # not change the code of the next one.
 _CODE = ("leakbench", "attacks", "defenses", "reports", "benchmarks", "pyproject.toml")
+DIRTY = "-dirty"  # how a commit ends whose code was changed and not committed
 _PACKAGES = ("torch", "torchvision", "numpy", "breaching", "dcor", "lpips", "scikit-learn")
 
 
@@ -29,13 +30,19 @@ def versions() -> dict[str, str]:
 def source() -> tuple[str, bool]:
     """(commit, dirty) of the checkout that leakbench runs from; ("", False) without one.
 
-    Dirty: a tracked file of its code is not as it was committed.
+    Dirty: a file of its code is not as it was committed, or is in no commit; or git cannot tell.
     """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return "", False
-    changes = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *_CODE)
-    return _git(root, "rev-parse", "HEAD"), bool(changes)
+    changes = _asked(root, "status", "--porcelain", "--untracked-files=all", "--", *_CODE)
+    return _git(root, "rev-parse", "HEAD"), changes != ""
+
+
+def commit() -> str:
+    """The commit as a table names it, with ``DIRTY`` behind it where the code is not it."""
+    found, dirty = source()
+    return f"{found or 'unknown'}{DIRTY * dirty}"
 
 
 def committed(folder: Path) -> bool:
@@ -55,12 +62,17 @@ def day_of(commit: str) -> str:
 
 def _git(root: Path, *args: str) -> str:
     """What it prints in ``root``; nothing where it fails or is not installed."""
+    return _asked(root, *args) or ""
+
+
+def _asked(root: Path, *args: str) -> str | None:
+    """The same; None where it fails or is not installed."""
     line = ["git", "-C", str(root), *args]
     try:
         done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603
     except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def provenance(device: str, dtype: str) -> dict[str, Any]:

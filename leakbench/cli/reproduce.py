@@ -260,6 +260,7 @@ def _further(more: Mapping[tuple[str, str], int]) -> str:
 def _said(s: Statement) -> dict[str, Any]:
     """A statement for JSON."""
     told = {"dataset": s.dataset, "text": s.text, "verdict": s.verdict, "sentence": s.sentence}
+    told["by_strongest"] = s.strongest.verdict if s.strongest else s.verdict
     return {**told, "needs": None if s.needs is None else asdict(s.needs)}
 
 

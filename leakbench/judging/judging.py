@@ -92,12 +92,12 @@ def _leaking(question: Question) -> int:
     return sum(j.verdict.tone == "leak" for j in question.judged)
 
 
-def _place(question: Question) -> tuple[int, bool, bool, int, int]:
-    """Among the questions of its task."""
+def _place(question: Question) -> tuple[int, bool, bool, int, int, int]:
+    """Among the questions of its task; of equals that on which most leak comes first."""
     count, stage = _count(question), question.stage
     at = STAGES.index(stage) if stage in STAGES else len(STAGES)
     # What nobody sends is never the headline while real messages were judged.
-    return at, count == 0, question.probe, -count, question.topic.order
+    return at, count == 0, question.probe, -count, -_leaking(question), question.topic.order
 
 
 @dataclass(frozen=True)

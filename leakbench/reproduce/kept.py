@@ -13,7 +13,7 @@ from leakbench.federation.utility import METRICS
 from leakbench.reproduce import row
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.recipe import Recipe
-from leakbench.reproduce.row import DIRTY, Row
+from leakbench.reproduce.row import Row
 from leakbench.results import claims
 from leakbench.scoring import flags
 
@@ -112,7 +112,7 @@ def _by_this_code(before: Row, case: Planned) -> bool:
     commit, dirty = provenance.source()
     if not dirty and {*before.commit} == {commit}:
         return True
-    one = len(before.commit) == 1 and not before.commit[0].endswith(DIRTY)
+    one = len(before.commit) == 1 and not before.commit[0].endswith(provenance.DIRTY)
     gained = before.metric in METRICS and not before.attack  # of what is found it says nothing
     return one and gained and case.trains_as(before.twin, before.seeds[0])
 

@@ -19,7 +19,7 @@ from leakbench.reproduce.strongest import Rivals, number_of_row, rivals, spelled
 SHOWN = 4  # numbers of a statement
 _STANDINGS: Mapping[Standing, str] = {
     "leaks": "give at least half of what there is to the strongest attack tried",
-    "leaks_in_part": "give less, and more than a blind guess",
+    "leaks_in_part": "give more than a blind guess, and not surely half",
     "cannot_tell": "cannot be told from a blind guess, which acquits nobody",
     "too_weak": "were attacked too weakly, or have too few units, to judge",
     "dead_run": "learnt nothing",
@@ -38,8 +38,12 @@ def learnt(rows: Sequence[Row]) -> list[str]:
     """The lines of Markdown on one paper's ``rows``, which are marked as they are today."""
     said = list(statements(rows))
     out = [_leaks(rows)]
-    for verdict, head in ((HOLDS, "Holds"), (FAILS, "Does not hold")):
-        mine = [j for j in said if j.statement.verdict == verdict]
+    held = [j for j in said if j.statement.verdict == HOLDS]
+    weak = [j for j in held if j.statement.of_weak_attack]
+    decided = [("Holds", [j for j in held if not j.statement.of_weak_attack])]
+    decided += [("Holds by the paper's own attack, not by the strongest tried", weak)] * bool(weak)
+    decided += [("Does not hold", [j for j in said if j.statement.verdict == FAILS])]
+    for head, mine in decided:
         out += [f"**{head}** ({len(mine)} of {len(said)} statements):" + " none." * (not mine)]
         out += ["", *(_decided(text, list(of)) for text, of in _by_text(mine))]
         out += [""] if mine else []
@@ -112,8 +116,16 @@ def _by_text(found: Sequence[JudgedStatement]) -> Iterator[tuple[str, Iterator[J
 
 def _decided(text: str, found: Sequence[JudgedStatement]) -> str:
     """One statement, with its numbers wherever it was decided the same way."""
-    each = [f"{_numbers(j.statement.live)} ({j.place})" for j in found]
-    return f"* {text}: {'; '.join(each)}"
+    return f"* {text}: {'; '.join(map(_told, found))}"
+
+
+def _told(j: JudgedStatement) -> str:
+    """Its numbers, why it was decided so, and where."""
+    s = j.statement
+    told = [_numbers(s.live), s.why]
+    if s.of_weak_attack and s.strongest:
+        told += [f"by the strongest {_numbers(s.strongest.live)}", s.strongest.why]
+    return f"{'; '.join(filter(None, told))} ({j.place})".lstrip()
 
 
 def _numbers(live: Mapping[str, Measurement]) -> str:
@@ -143,10 +155,6 @@ def _want(needs: Needs | None) -> str:
         return "more than runs"
     if needs.seeds:
         return ""
-    if needs.runs:
-        return "runs that learn something"
     if needs.labels:
         return f"more than {power.MOST} seeds"
-    if not needs.rounds:
-        return "a sweep"
-    return "more rounds" + " and a sweep" * bool(needs.sweep)
+    return " and ".join(needs.kinds)

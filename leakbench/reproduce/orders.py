@@ -7,16 +7,25 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from leakbench.reproduce.needs import Needed
-from leakbench.reproduce.power import relation, seeds_beside, seeds_needed
+from leakbench.reproduce.power import (
+    most_lost,
+    relation,
+    seeds_beside,
+    seeds_needed,
+    seeds_of_loss,
+    seeds_within,
+)
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Order, Statement, Verdict
+
+SHARE = 0.05  # what matters of a share, as `leakbench check` has it
 
 
 @dataclass(frozen=True)
 class Falls(Order):
     """The values fall along ``along``.
 
-    No step rises, and the ends are apart (their intervals do not touch).
+    No step rises, and the ends, which must be there, are apart (their intervals do not touch).
     """
 
     along: tuple[str, ...] = ()
@@ -36,6 +45,8 @@ class Falls(Order):
             return FAILS, "a step rises by more than its intervals"
         if "out of order" in steps:
             return WITHIN, "a step rises, but its intervals overlap"
+        if not {self.along[0], self.along[-1]} <= live.keys():
+            return WITHIN, "an end of it has no live run"
         apart = f"{steps.count('below')} of {len(steps)} steps beyond their intervals"
         return (HOLDS, apart) if ends == "below" else (WITHIN, "even the ends' intervals overlap")
 
@@ -43,8 +54,8 @@ class Falls(Order):
         """The steps that rise, and the ends where they are not apart."""
         steps = [(b, a) for a, b in pairwise(live)]
         rising = [p for p in steps if relation(live[p[0]], live[p[1]], len(live)) == "out of order"]
-        ends = [*live][-1], next(iter(live))
-        return _pairs_needed([*rising, ends], live, seeds, len(live))
+        ends = [(self.along[-1], self.along[0])] if {*self.along} <= live.keys() else []
+        return _pairs_needed([*rising, *ends], live, seeds, len(live))
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,7 @@ class Less(Order):
     """In each pair the first value is below the second, and all of them apart."""
 
     pairs: tuple[tuple[str, str], ...] = ()
+    others: int = 0  # pairs of the paper's that are not run at this scale
 
     def labels(self) -> tuple[str, ...]:
         """The cases it speaks of."""
@@ -60,7 +72,11 @@ class Less(Order):
     def within(self, labels: Set[str]) -> Less | None:
         """The pairs of which both are run; None if there is none."""
         pairs = tuple(p for p in self.pairs if labels >= set(p))
-        return replace(self, pairs=pairs) if pairs else None
+        return replace(self, pairs=pairs, others=len(self.pairs) - len(pairs)) if pairs else None
+
+    def ahead(self, *, upwards: bool) -> Set[str]:
+        """The second of each pair, or where less is better the first."""
+        return {pair[upwards] for pair in self.pairs}
 
     def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
         """Of the live numbers by label: the verdict, and what has to be added to them."""
@@ -76,7 +92,9 @@ class Less(Order):
             said += f", {found.count('out of order')} the other way round within them"
         if count < every:
             said += f"; {every - count} of {every} pairs cannot be judged"
-        return (HOLDS if below == count else WITHIN), said
+        if self.others:
+            said += f"; {self.others} more of the paper's are not run at this scale"
+        return (HOLDS if below == every else WITHIN), said
 
     def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
         """The pairs that are not apart."""
@@ -86,7 +104,11 @@ class Less(Order):
 
 @dataclass(frozen=True)
 class Equals(Order):
-    """Each value of ``values`` (label, number) is met to ``tolerance``."""
+    """Each value of ``values`` (label, number) is met to ``tolerance``.
+
+    It holds if the whole interval is as near; of a share that is to be met exactly, which no number
+    of units proves, within ``SHARE``.
+    """
 
     values: tuple[tuple[str, float], ...] = ()
     tolerance: float = 0.0
@@ -106,27 +128,40 @@ class Equals(Order):
         if not asked:
             return OPEN, "no live run"
         near = self.tolerance
-        if all(abs(m.value - v) <= near + 1e-9 for m, v in asked):
+        met = all(abs(m.value - v) <= near + 1e-9 for m, v in asked)
+        if met and all(_off(m, v) <= self._reach for m, v in asked):
             return HOLDS, f"to {near:g}" if near else "exactly"
+        if met:
+            return WITHIN, "met, and its interval holds much else"
         if all(m.lowest - near <= v <= m.highest + near for m, v in asked):
             return WITHIN, "the interval holds it"
         return FAILS, "outside the interval"
 
+    @property
+    def _reach(self) -> float:
+        """How far the interval may reach."""
+        return (self.tolerance or SHARE) + 1e-9
+
     def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
-        """Each that is not met, and not known to be missed."""
-        return [
-            ((label,), seeds_beside(live[label], v, seeds[label]))
-            for label, v in self.values
-            if label in live and abs(live[label].value - v) > self.tolerance + 1e-9
-        ]
+        """Each that is not met, and not known to be missed, or not surely met."""
+        out: list[Needed] = []
+        for label, v in self.values:
+            m = live.get(label)
+            if m is None:
+                continue
+            if abs(m.value - v) > self.tolerance + 1e-9:
+                out.append(((label,), seeds_beside(m, v, seeds[label])))
+            elif _off(m, v) > self._reach:
+                out.append(((label,), seeds_within(m, v, self._reach, seeds[label])))
+        return out
 
 
 @dataclass(frozen=True)
 class Keeps(Order):
     """Each of ``those`` loses at most the metric's margin against ``reference``.
 
-    The margin is that of ``leakbench check``. It holds if even the worse end of the interval loses
-    no more than that against the reference's value.
+    The margin is that of ``leakbench check``. It holds if the loss and the error of its estimate,
+    of both rows or seed by seed, come to no more than that.
     """
 
     those: tuple[str, ...] = ()
@@ -159,7 +194,7 @@ class Keeps(Order):
         if ref.meaning is None:
             return OPEN, "nothing says which loss matters"
         margin, up = ref.meaning.matters, ref.meaning.direction == "up"
-        worst = [ref.value - m.lowest if up else m.highest - ref.value for m in asked]
+        worst = [most_lost(ref, m, upwards=up, among=len(asked)) for m in asked]
         lost = [ref.value - m.value if up else m.value - ref.value for m in asked]
         apart = [m.highest < ref.lowest if up else m.lowest > ref.highest for m in asked]
         if max(worst) <= margin:
@@ -173,19 +208,24 @@ class Keeps(Order):
         ref = live[self.reference]
         if ref.meaning is None:
             return []
-        sign = 1 if ref.meaning.direction == "up" else -1
-        limit = ref.value - sign * ref.meaning.matters
+        up = ref.meaning.direction == "up"
+        there = [x for x in self.those if x in live]
         out: list[Needed] = []
-        for label in self.those:
-            m = live.get(label)
-            if m and sign * ((m.lowest if sign > 0 else m.highest) - limit) < 0:
-                out.append(((self.reference, label), seeds_beside(m, limit, seeds[label])))
+        for label in there:
+            few = min(seeds[label], seeds[self.reference])
+            told = seeds_of_loss(ref, live[label], upwards=up, among=len(there), seeds=few)
+            if most_lost(ref, live[label], upwards=up, among=len(there)) > ref.meaning.matters:
+                out.append(((self.reference, label), told))
         return out
+
+    def ahead(self, *, upwards: bool) -> Set[str]:
+        """Who keeps it."""
+        return {*self.those}
 
 
 @dataclass(frozen=True)
 class Best(Order):
-    """The best of ``those`` is above ``reference``, apart from it."""
+    """The best of ``those`` is above ``reference``, apart from it, though it was picked."""
 
     those: tuple[str, ...] = ()
     reference: str = ""
@@ -201,15 +241,19 @@ class Best(Order):
             return OPEN, "no live run to compare with"
         best = _highest(asked)
         said = f"{best} is the best of {len(asked)}; it was picked by its value, which flatters it"
-        found = relation(live[self.reference], asked[best])
+        found = relation(live[self.reference], asked[best], len(asked))
         if found == "below":
             return HOLDS, said
         return FAILS if found == "above" else WITHIN, said
 
     def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
         """The best, beside the reference."""
-        best = _highest({label: live[label] for label in self.those if label in live})
-        return _pairs_needed([(self.reference, best)], live, seeds, 1)
+        there = {label: live[label] for label in self.those if label in live}
+        return _pairs_needed([(self.reference, _highest(there))], live, seeds, len(there))
+
+    def ahead(self, *, upwards: bool) -> Set[str]:
+        """Of whom one is above."""
+        return {*self.those}
 
 
 @dataclass(frozen=True)
@@ -234,6 +278,11 @@ class Collapses(Order):
             told = f"{self.label} is a dead run; flagged beside each of its numbers ({numbers})"
             return Statement(dataset, self.text, HOLDS, f". {told}, which are no privacy.")
         return super().judge(rows, dataset, printed)
+
+
+def _off(m: Measurement, value: float) -> float:
+    """How far its interval reaches from ``value``."""
+    return max(value - m.lowest, m.highest - value)
 
 
 def _highest(numbers: Mapping[str, Measurement]) -> str:

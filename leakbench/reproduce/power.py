@@ -51,6 +51,40 @@ def seeds_beside(m: Measurement, limit: float, seeds: int) -> int | None:
     return FEWEST if seeds < FEWEST else _first(seeds, lambda k: _clear(m, limit, seeds, k))
 
 
+def seeds_within(m: Measurement, value: float, margin: float, seeds: int) -> int | None:
+    """About how many seeds bring all of a row's interval within ``margin`` of ``value``, likewise.
+
+    Of proportions at an end, whose intervals shrink faster, they are too many.
+    """
+    off = max(value - m.lowest, m.highest - value)
+    if seeds < FEWEST:
+        return FEWEST
+    return _first(seeds, lambda k: off * _shrunk(seeds, k) <= margin)
+
+
+def most_lost(ref: Measurement, m: Measurement, *, upwards: bool, among: int = 1) -> float:
+    """The most that ``m`` loses against ``ref``, with 95 % confidence.
+
+    By both rows' intervals, or seed by seed where that says more; ``upwards``: is more better?
+    """
+    a, b = (ref, m) if upwards else (m, ref)
+    apart = a.value - b.value + math.hypot(a.highest - a.value, b.value - b.lowest)
+    d = _paired(a, b)
+    return apart if d is None else min(apart, d.upper(LEVEL / among / 2))
+
+
+def seeds_of_loss(
+    ref: Measurement, m: Measurement, *, upwards: bool, among: int, seeds: int
+) -> int | None:
+    """About how many seeds tell whether ``m`` loses more than matters, likewise."""
+    if seeds < FEWEST or ref.meaning is None:
+        return FEWEST
+    a, b = (ref, m) if upwards else (m, ref)
+    lost, matters = a.value - b.value, ref.meaning.matters
+    width = most_lost(ref, m, upwards=upwards, among=among) - lost
+    return _first(seeds, lambda k: abs(matters - lost) > width * _shrunk(seeds, k))
+
+
 def _first(seeds: int, told: Callable[[int], bool]) -> int | None:
     """The least number of seeds beyond those that there are that tells."""
     return next((k for k in range(seeds + 1, MOST + 1) if told(k)), None)

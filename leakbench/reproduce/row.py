@@ -15,6 +15,7 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 from leakbench.base.errors import BrokenFile
@@ -54,7 +55,6 @@ COLUMNS = (
 # Columns that a table of before lacks, as does one of which no row fills them.
 LATER = ("rise", "twin", "differs_as", "kept", "each", "seconds")
 UNTUNED = "untuned"  # the flag of the best of some values of which not all were tried
-DIRTY = "-dirty"  # how a commit ends whose code was changed and not committed
 KEPT = "from an earlier table"
 # What a difference is of: the row itself, which is none of the paper's; its data, in whose place
 # others are; a parameter that is not the method's default; or all else of the setup.
@@ -188,6 +188,19 @@ class Row(Part):
             raise ValueError("not one for each difference")
         return kinds
 
+    @model_validator(mode="after")
+    def _of_its_seeds(self) -> Self:
+        """Each seed counts once, and the number is one of what they came to, or between."""
+        if len({*self.seeds}) != len(self.seeds):
+            raise ValueError("a seed is there twice")
+        each = self.ours.each if self.ours else {}
+        if each and {*each} != {*self.seeds}:
+            raise ValueError("each is not of these seeds")
+        found = sorted(each.values())
+        if self.ours and found and not found[0] - 1e-9 <= self.ours.value <= found[-1] + 1e-9:
+            raise ValueError("the value is not among what its seeds came to")
+        return self
+
     @property
     def dead(self) -> bool:
         """Was a run that it comes from dead?"""
@@ -255,7 +268,7 @@ def read_rows(path: Path) -> list[Row]:
         return [_row(line) for line in read_csv(path, needed)]
     except ValidationError as error:
         what = error.errors()[0]
-        where = ".".join(map(str, what["loc"]))
+        where = ".".join(map(str, what["loc"])) or "a row"
         raise BrokenFile(f"{path} is damaged ({where}: {what['msg']}). Make it again.") from None
 
 

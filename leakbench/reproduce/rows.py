@@ -28,7 +28,7 @@ from leakbench.reproduce.name_correlations import name_correlations
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import Measure, Params, Recipe, Setup, Study, View
-from leakbench.reproduce.row import DIRTY, Departure, Measurement, Row
+from leakbench.reproduce.row import Departure, Measurement, Row
 from leakbench.results import claims, rise
 from leakbench.results.cells import missing_text
 from leakbench.results.number import END, Claim, Number
@@ -287,7 +287,7 @@ def _each(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def _commit(commit: str | None, dirty: bool) -> str:
-    return f"{commit or 'unknown'}{DIRTY * dirty}"
+    return f"{commit or 'unknown'}{provenance.DIRTY * dirty}"
 
 
 def _std(n: Number) -> float:

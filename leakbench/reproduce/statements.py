@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import ConfigDict
 
@@ -44,11 +44,27 @@ class Statement:
     more: str  # what follows, with the numbers
     needs: Needs | None = None  # what would decide it, where it is open
     live: Mapping[str, Measurement] = field(default_factory=dict)  # what it was judged by
+    why: str = ""  # in a phrase
+    # The same by the strongest attack tried, where that is another than the paper's.
+    strongest: Statement | None = None
 
     @property
     def sentence(self) -> str:
         """All of it."""
-        return f"{self.text}: {self.verdict}{self.more}"
+        return f"{self.text}: {self.verdict}{self.beside}"
+
+    @property
+    def beside(self) -> str:
+        """What follows the verdict, that by the strongest attack as well."""
+        other = self.strongest
+        if other is None:
+            return self.more
+        return f"{self.more} By the strongest attack tried: {other.verdict}{other.more}"
+
+    @property
+    def of_weak_attack(self) -> bool:
+        """Does it hold by the paper's own attack, and not by the strongest?"""
+        return self.verdict == HOLDS and bool(self.strongest and self.strongest.verdict != HOLDS)
 
 
 @dataclass(frozen=True)
@@ -101,67 +117,97 @@ class Order(KnownKeys, ABC):
                 seeds[row.seeds].append(label)
         verdict, why = self.verdict(live)
         asked = {label: _as_asked(mine[label][0], printed) for label in live}
-        doubts = _doubts(verdict, {label: r.flags for label, r in asked.items()})
+        doubts = self._doubts(verdict, asked)
         if doubts:
             verdict, why = WITHIN, f"{why}, but {'; '.join(doubts)}"
         absent = [label for label in dict.fromkeys(self.labels()) if label not in mine]
+        there = {r.label for r in rows if r.dataset == dataset and r.ours}
+        lacking = Needs(
+            runs=tuple(x for x in absent if x not in there),
+            unmeasured=tuple(x for x in absent if x in there),
+            dead=tuple(dead),
+        )
         wanted = None
-        if verdict == OPEN and (absent or dead):
-            wanted = Needs(runs=(*absent, *dead))
-        elif verdict == WITHIN:
+        if verdict == WITHIN:
             wanted = self._open(asked, live)
+        if verdict == OPEN or (verdict == WITHIN and wanted is None):
+            wanted = lacking if absent or dead else None
         said = [f" ({why})" if why else ""]
         said += [_listed(live)] if live else []
         if dead:
             said.append(f"Left out, because dead runs support nothing: {_listed(dead)}")
         said += [f"Not there: {', '.join(absent)}"] if absent else []
         said += [text for flag, text in _MARKED.items() if flag in marks]
-        young = [label for label, r in asked.items() if r.flags != mine[label][0].flags]
+        young = [x for x, r in asked.items() if mine[x][0].undertrained and not r.undertrained]
         said += [f"After the paper's rounds still learning: {', '.join(young)}"] if young else []
         said += list(self.why(live))
         if len(seeds) > 1:
             told = [f"{', '.join(names)}: {_numbers(own)}" for own, names in seeds.items()]
             said.append(f"Not all over the same seeds ({'; '.join(told)})")
         said += [wanted.sentence] if wanted else []
-        return Statement(dataset, self.text, verdict, ". ".join(said) + ".", wanted, live)
+        return Statement(dataset, self.text, verdict, ". ".join(said) + ".", wanted, live, why)
+
+    def ahead(self, *, upwards: bool) -> Set[str]:
+        """Who does better than the others if it is true; ``upwards``: is a larger value better?"""
+        return {*self.labels()}
+
+    def _doubts(self, verdict: Verdict, rows: Mapping[str, Row]) -> list[str]:
+        """Why ``verdict`` is not to be said; ``rows``: the live ones by their label."""
+        out = []
+        for doubt in _DOUBTS:
+            named = [label for label, r in rows.items() if doubt.flags & r.flags]
+            if verdict == FAILS and doubt.rises:
+                named = [x for x in named if x in self.ahead(upwards=_upwards(rows[x]))]
+            if named and verdict in (HOLDS, FAILS):
+                out.append(f"{', '.join(named)} {doubt.said}")
+        return out
 
     def _open(self, rows: Mapping[str, Row], live: Mapping[str, Measurement]) -> Needs | None:
         """What would decide it; ``rows``: by label, those of ``live``."""
-        rounds = tuple(x for x, r in rows.items() if r.undertrained)
-        sweep = tuple(x for x, r in rows.items() if r.untuned)
-        if rounds or sweep:
-            return Needs(rounds=rounds, sweep=sweep)
+        found: dict[str, Any] = {}
+        for doubt in _DOUBTS:
+            if doubt.needs:
+                found[doubt.needs] = tuple(x for x, r in rows.items() if doubt.flags & r.flags)
+        lacking = Needs(**found)
+        if lacking.of_more_than_seeds:
+            return lacking
         counts = {x: len(r.seeds) for x, r in rows.items()}
         seconds = {x: r.seconds for x, r in rows.items()}
         alone = [((x,), power.FEWEST) for x, r in rows.items() if flags.ONE_SEED in r.flags]
         return needs.of_seeds([*self.needed(live, counts), *alone], counts, seconds)
 
 
-# A flag of a live row -> the verdicts that its number can bear no longer, and what is said of it.
-# What was not tuned may do better: it still contradicts whoever is said to be below it. What is
-# still learning may do either, and so may one seed's runs, whose interval is of its units alone.
-_WITHDRAWN: Mapping[str, tuple[frozenset[Verdict], str]] = {
-    UNTUNED: (frozenset({HOLDS}), UNTUNED),
-    flags.UNDERTRAINED: (frozenset({HOLDS, FAILS}), flags.UNDERTRAINED),
-    flags.ONE_SEED: (frozenset({HOLDS, FAILS}), "of one seed"),
-}
+class _Doubt(NamedTuple):
+    """Why nothing is to be said over a live row that has one of ``flags``."""
+
+    flags: frozenset[str]
+    said: str
+    needs: str  # the field of ``Needs``; "" where it is seeds
+    rises: bool = False  # can it only get better? Then it still contradicts whoever is to beat it
 
 
-def _doubts(verdict: Verdict, marks: Mapping[str, frozenset[str]]) -> list[str]:
-    """Why ``verdict`` is not to be said; ``marks``: the flags of each live row by its label."""
-    out = []
-    for flag, (verdicts, said) in _WITHDRAWN.items():
-        named = [label for label, own in marks.items() if flag in own]
-        if named and verdict in verdicts:
-            out.append(f"{', '.join(named)} {said}")
-    return out
+# What was not tuned may do better. What still learns, or may, can do either, and so can one seed's
+# runs, whose interval is of their units alone. An attack that finds nothing where nothing is
+# hidden, or whose search came to no end, tells nobody how much there is.
+_DOUBTS = (
+    _Doubt(frozenset({UNTUNED}), UNTUNED, "sweep", rises=True),
+    _Doubt(frozenset({flags.UNDERTRAINED}), flags.UNDERTRAINED, "rounds"),
+    _Doubt(frozenset({flags.CURVE_UNKNOWN}), "of an unknown curve", "curves"),
+    _Doubt(frozenset({flags.ONE_SEED}), "of one seed", ""),
+    _Doubt(flags.OPEN | {"control_failed"}, "attacked too weakly", "attacks"),
+)
+
+
+def _upwards(r: Row) -> bool:
+    """Is a larger value the better one?"""
+    return not (r.ours and r.ours.meaning and r.ours.meaning.direction == "down")
 
 
 def _as_asked(r: Row, printed: int | None) -> Row:
-    """The row, without the mark of a run that is too short where it is as long as the paper's."""
+    """The row, without what its curve says of a run that is as long as the paper's."""
     if printed is None or r.rounds is None or r.rounds < printed:
         return r
-    return r.model_copy(update={"flags": r.flags - {flags.UNDERTRAINED}})
+    return r.model_copy(update={"flags": r.flags - flags.OF_TRAINING})
 
 
 _MARKED = {

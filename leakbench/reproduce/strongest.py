@@ -17,6 +17,7 @@ from leakbench.base import registry
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.reproduce.fitting import Fits, way
+from leakbench.reproduce.recipe import Measure
 from leakbench.reproduce.row import Row
 
 PAPER = "paper"
@@ -162,6 +163,24 @@ def rivals(rows: Sequence[Row]) -> Iterator[Rivals]:
             asked.setdefault((*case(r), r.metric), []).append(r)
     for key, mine in asked.items():
         yield Rivals(tuple(mine), tuple(cases[key[:-1]]))
+
+
+def by_strongest(measures: Sequence[Measure], rows: Sequence[Row]) -> list[Row]:
+    """``rows``, with the strongest attacker's number in the place of every other's.
+
+    Rivals are here those on one metric at one stage, on probes or on what was sent.
+    """
+    of = {m.key: (m.metric, m.stage, m.probe) for m in measures if m.attack}
+    asked: dict[tuple[object, ...], list[Row]] = {}
+    for r in rows:
+        if r.attack and r.ours and r.ours.n and r.measure in of:
+            asked.setdefault((*case(r), of[r.measure]), []).append(r)
+    out = []
+    for r in rows:
+        mine = asked.get((*case(r), of.get(r.measure)), []) if r.attack else []
+        best = Rivals(tuple(mine), ()).best if mine else r
+        out.append(best.model_copy(update={"measure": r.measure}))
+    return out
 
 
 def case(r: Row) -> tuple[str, ...]:

@@ -97,6 +97,9 @@ def _best(recipe: Recipe, rows: Sequence[Row], tried: Set[str], planned: Planned
             notes[:0] = [f"not tried: {'; '.join(sorted(lacking))}"] if lacking else []
             notes[:0] = [f"{said}: {r.params[name]:g}"]
         about: Cells = {"label": case.label, "claim": claim, "flags": marks}
+        # Another seed of it is one of each value.
+        took = [x.seconds for x in rows if x.measure == r.measure]
+        about["seconds"] = None if None in took else sum(x for x in took if x is not None)
         about["note"] = "; ".join(notes)
         # That the paper has no such row is said of the value, not of the best of them.
         told = [d for d in r.differences if d.kind != "row"]

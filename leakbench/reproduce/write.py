@@ -161,7 +161,7 @@ def _markdown(heads: Mapping[str, str], lines: Sequence[Mapping[str, str]]) -> l
 def _statements(found: Sequence[Statement]) -> list[str]:
     if not found:
         return []
-    lines = [f"* {s.text}: **{s.verdict}**{s.more}" for s in found]
+    lines = [f"* {s.text}: **{s.verdict}**{s.beside}" for s in found]
     return ["What the paper says of the order, on our numbers:", "", *lines, ""]
 
 

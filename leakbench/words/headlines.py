@@ -52,7 +52,7 @@ def _judged_in_words(question: Question) -> Question:
 
 
 def _first_words(question: Question, every: Sequence[Question]) -> Question:
-    said = (*headline(question), *_earlier(question, every))
+    said = (*headline(question), *_elsewhere(question, every))
     first = {"headline": said, "lede": lede(question)}
     judged = []
     for j in question.judged:
@@ -95,12 +95,12 @@ def headline(question: Question) -> tuple[Span, ...]:
         return free or (span(f"Nothing here can be judged: {why}."),)
     open_ = [j for j in defenses if not candidate(j)]
     end = f"; left open: {unjudged(open_)}." if open_ else "."
-    most = span(f"{MOST}{end}")
+    most, on = span(f"{MOST}{end}"), f" on {question.label}"
     if total == 1:
         said = {
             "leak": (span("leaks", "leak"), most),
             "part": (span("leaks in part", "part"), span(end)),
-            "held": (span("held", "held"), span(f" against every attack tried{end}")),
+            "held": (span("held", "held"), span(f" against every attack{on} tried{end}")),
         }
         one = "The one defense setting judged "
         if len(defenses) > 1:
@@ -121,24 +121,51 @@ def headline(question: Question) -> tuple[Span, ...]:
         away = span(f"{none} is shown to give away most of it; ")
         first = (away, span(f"{part} {leaks} in part", "part"), span(end))
     else:
-        first = (span(none, "held"), span(f" leaked to the attacks tried here{end}"))
+        about = f" leaked to the attacks{on} tried here{end}"
+        first = (span(none, "held"), span(about))
     kept = [j for j in sure if j.verdict.tone == "held"]
     return (*first, span(" "), *_second(kept, _undefended_best(question)))
 
 
-def _earlier(question: Question, every: Sequence[Question]) -> tuple[Span, ...]:
-    """How many of those that held leak most of what there is at another stage of training."""
-    about = (question.task, question.topic.name, question.probe)
-    asked = [q for q in every if (q.task, q.topic.name, q.probe) == about]
-    stages = [q for q in asked if q.stage != question.stage]
-    leaking = {j.setting.key for q in stages for j in q.judged if j.verdict.tone == "leak"}
-    defenses = [j for j in question.judged if not j.setting.reference and candidate(j)]
-    held = {j.setting.key for j in defenses if j.verdict.tone == "held"}
-    count = len(held & leaking)
-    if not count:
-        return ()
-    who = "It leaks" if len(defenses) == 1 else f"{count} of those leak{'s' * (count == 1)}"
-    return (span(" "), span(who, "leak"), span(f"{MOST} at another stage of training."))
+def _elsewhere(question: Question, every: Sequence[Question]) -> tuple[Span, ...]:
+    """How many leak more on another question of the task, or at another stage, and on which.
+
+    No probe is among them: nobody sent it.
+    """
+    defenses = [j for j in question.judged if not j.setting.reference] or list(question.judged)
+    here = {j.setting.key: _worse(j) for j in defenses}
+    worst = dict.fromkeys(here, 0)
+    on: dict[int, dict[str, None]] = {0: {}, 1: {}, 2: {}}
+    for other in _siblings(question, every):
+        for j in other.judged:
+            key, now = j.setting.key, _worse(j)
+            if now > here.get(key, 2):
+                worst[key] = max(worst[key], now)
+                on[now][other.label] = None
+    told: list[Span] = []
+    for degree, what in ((2, MOST), (1, " in part")):
+        count = sum(found == degree for found in worst.values())
+        if count:
+            who = "It leaks" if len(defenses) == 1 else f"{count} of those leak{'s' * (count == 1)}"
+            labels = _first_three([*on[degree]])
+            told += [span(" "), span(who, _TONES[degree]), span(f"{what}, on {labels}.")]
+    return tuple(told)
+
+
+_TONES = {2: "leak", 1: "part"}
+
+
+def _worse(judged: Judged) -> int:
+    """2 of what leaks, 1 of what leaks in part, 0 of all else."""
+    return {"leak": 2, "part": 1}.get(judged.verdict.tone, 0)
+
+
+def _siblings(question: Question, every: Sequence[Question]) -> list[Question]:
+    """The task's other questions about contents, as the same listener heard them."""
+    asked = [q for q in every if q.task == question.task and q.topic.contents and not q.probe]
+    if question.listener:
+        asked = [h for q in asked for h in q.heard if h.listener == question.listener]
+    return [q for q in asked if q.label != question.label]
 
 
 def _things(defenses: Sequence[Judged]) -> str:
@@ -325,7 +352,10 @@ def _no_praise(useful: Sequence[Judged], things: str, most: str) -> tuple[Span, 
 
 def names_of(judged: Sequence[Judged]) -> str:
     """As in "a and b", "a, b, c and 2 more"."""
-    names = [j.setting.name for j in judged]
+    return _first_three([j.setting.name for j in judged])
+
+
+def _first_three(names: Sequence[str]) -> str:
     if len(names) > 3:
         return f"{', '.join(names[:3])} and {len(names) - 3} more"
     return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]

@@ -25,10 +25,22 @@ def checkout(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("place", "dirty"), [("results/table.csv", False), ("leakbench/base/provenance.py", True)]
+    ("place", "dirty"),
+    [
+        ("results/table.csv", False),
+        ("leakbench/base/provenance.py", True),
+        ("leakbench/base/never_committed.py", True),
+        ("results/never_committed.csv", False),
+    ],
 )
 def test_a_table_written_beside_the_code_is_no_change_of_it(checkout, place, dirty):
     (checkout / place).write_text("changed")
     commit, found = provenance.source()
     assert len(commit) == 40
     assert found is dirty
+    assert provenance.commit() == commit + "-dirty" * dirty
+
+
+def test_what_git_cannot_tell_is_not_called_clean(checkout):
+    (checkout / ".git" / "index").write_bytes(b"broken")
+    assert provenance.source()[1]

@@ -41,6 +41,7 @@ class Few(Digits):
     dim: int = 8
     norm: bool = False  # BatchNorm in both stages?
     alone: bool = False
+    tested: int = 80  # test images, at most
 
     @property
     def one_class_each(self) -> bool:
@@ -55,7 +56,7 @@ class Few(Digits):
         return Stages({"first": first, "second": second, "head": nn.Linear(8, facts.dim)})
 
     def load(self):
-        return of_clients(self.alone)
+        return of_clients(self.alone, self.tested)
 
 
 NETS = {"plain": Few(), "batchnorm": Few(norm=True)}
@@ -63,8 +64,8 @@ ALONE = {"plain": Few(alone=True), "batchnorm": Few(alone=True, norm=True)}
 
 
 @cache
-def of_clients(alone: bool) -> TaskData:
-    """Who holds what; 80 test images, of the clients' classes, and pairs of them."""
+def of_clients(alone: bool, tested: int) -> TaskData:
+    """Who holds what; some test images, of the clients' classes, and pairs of them."""
     data = Digits().load()
     mixed = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(3))
     parts = []
@@ -73,7 +74,7 @@ def of_clients(alone: bool) -> TaskData:
         parts.append(mixed[torch.isin(data.train.y[mixed], held)][:n])
     rows, counts = padded(parts)
     some = torch.randperm(len(data.test), generator=torch.Generator().manual_seed(5))
-    test = some[data.test.y[some] < (5 if alone else 10)][:80]
+    test = some[data.test.y[some] < (5 if alone else 10)][:tested]
     own = torch.arange(5) if alone else torch.full((5,), -1)
     y = data.test.y[test]
     pairs = torch.combinations(torch.arange(30))

@@ -353,7 +353,7 @@ def test_every_case_has_a_verdict_and_a_sentence(rows, dead):
         (["none", "none"], "Nothing here can be judged: 2 not attacked."),
         (["leaks"], "The one defense setting judged leaks most of what there is to leak."),
         (["part"], "The one defense setting judged leaks in part."),
-        (["held"], "The one defense setting judged held against every attack tried."),
+        (["held"], "The one defense setting judged held against every attack on prototypes tried."),
         (
             ["leaks", "leaks"],
             (
@@ -392,8 +392,8 @@ def test_every_case_has_a_verdict_and_a_sentence(rows, dead):
         (
             ["held", "held"],
             (
-                "None of 2 defense settings leaked to the attacks tried here. The best of the 2"
-                " that held has accuracy 0.500."
+                "None of 2 defense settings leaked to the attacks on prototypes tried here. The best"
+                " of the 2 that held has accuracy 0.500."
             ),
         ),
     ],
@@ -432,7 +432,7 @@ def test_headline(words, expected):
             ["held", "held", "none"],
             (
                 "None of the 2 that could be judged of 3 defense settings leaked to the attacks"
-                " tried here; left open: 1 not attacked. "
+                " on prototypes tried here; left open: 1 not attacked. "
             ),
         ),
         (
@@ -736,21 +736,36 @@ def test_guesses_that_were_handed_in_are_said_to_be_the_strongest():
         assert (handed in sentence(c, verdict)) == bool(flags)
 
 
+ALL_OF_IT = "most of what there is to leak, on"
+
+
 @pytest.mark.parametrize(
-    ("now", "then", "said"),
+    ("now", "elsewhere", "said"),
     [
-        (["held"], ["leaks"], " It leaks most of what there is to leak at another stage of"),
-        (["held", "held"], ["leaks", "held"], " 1 of those leaks most of what there is to leak at"),
-        (["held", "held"], ["leaks", "leaks"], " 2 of those leak most of what there is to leak at"),
+        (["held"], ["leaks"], f" It leaks {ALL_OF_IT} prototypes, early in training."),
+        (["held", "held"], ["leaks", "held"], f" 1 of those leaks {ALL_OF_IT} prototypes, early"),
+        (["held", "held"], ["leaks", "leaks"], f" 2 of those leak {ALL_OF_IT} prototypes, early"),
+        (["part", "part"], ["leaks", "leaks"], f" 2 of those leak {ALL_OF_IT} prototypes, early"),
+        (["none", "none"], ["leaks", "held"], f" 1 of those leaks {ALL_OF_IT} prototypes, early"),
+        (["held", "held"], ["part", "leaks"], " 1 of those leaks in part, on prototypes, early"),
     ],
 )
-def test_what_held_at_the_end_is_not_praised_over_what_leaked_before(now, then, said):
-    end, early = (question(*_named(words)) for words in (now, then))
+def test_what_leaks_more_elsewhere_is_said_where_the_report_begins(now, elsewhere, said):
+    end, early = (question(*_named(words)) for words in (now, elsewhere))
     early = early.model_copy(update={"stage": "early"})
     first, _ = with_words((end, early))
     assert said in text_of(first.headline)
-    alone, _ = with_words((end, early.model_copy(update={"task": "another"})))
-    assert said not in text_of(alone.headline)
+    for part in ({"task": "another"}, {"probe": True}):
+        alone, _ = with_words((end, early.model_copy(update=part)))
+        assert said not in text_of(alone.headline)
+
+
+def test_what_leaks_on_another_question_is_said_and_what_leaks_less_is_not():
+    held, leaks = question(*_named(["held"])), _named(["leaks"])
+    images = asked(topics.IMAGES, P_LEAK.meaning, leaks)
+    first, second = with_words((held, images))
+    assert text_of(first.headline).endswith(f" It leaks {ALL_OF_IT} images.")
+    assert "It leaks" not in text_of(second.headline)
 
 
 def _named(words):

@@ -12,7 +12,7 @@ from leakbench.reproduce.row import Measurement, Row
 from leakbench.reproduce.statements import FAILS, HOLDS
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
-COUNTED = re.compile(r"\*\*(Holds|Does not hold|Nobody can tell yet)\*\* \((\d+) of (\d+)")
+COUNTED = re.compile(r"\*\*(Holds[^*]*|Does not hold|Nobody can tell yet)\*\* \((\d+) of (\d+)")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def of_paper(rows, paper):
 def test_every_statement_is_counted_once(rows, paper):
     text = "\n".join(learnt.learnt(of_paper(rows, paper)))
     counts = {head: (int(n), int(every)) for head, n, every in COUNTED.findall(text)}
-    assert len(counts) == 3
+    assert counts.keys() >= {"Holds", "Does not hold", "Nobody can tell yet"}
     (every,) = {every for _, every in counts.values()}
     assert sum(n for n, _ in counts.values()) == every
 
@@ -84,8 +84,52 @@ def test_what_is_open_says_what_it_takes():
     rows = [gained("small", "FedAvg", 0.5), gained("small", "FLea", 0.6, flags={"undertrained"})]
     (line,) = [x for x in learnt.learnt(rows) if x.startswith("* uci-har, Qua(2)")]
     assert "more rounds (1)" in line
-    assert "runs that learn something (" in line  # of those that are not there
+    assert "runs that are there (" in line
 
 
 def test_no_attack_is_said():
     assert learnt.learnt([])[0].startswith("**Leaks**: no attack has a number")
+
+
+def named(label, attack, value, measure, **params):
+    """A row of FedHide's Table 4: a share of a hundred clients, over three seeds."""
+    told = {"recipe": "fedhide-table4", "scale": "smoke", "dataset": "cifar100", "task": "t"}
+    told |= {"measure": measure, "metric": "p_leak", "seeds": (0, 1, 2), "method": "fedgn"}
+    told |= {"attack": attack, "attack_params": params, "floor": 0.01, "control": 1.0}
+    ours = Measurement(value=value, low=value - 0.01, high=value, n=300, unit="client")
+    return Row(**told, label=label, ours=ours)
+
+
+FALLING = [f"FedGN(0.{k})" for k in range(1, 6)]
+
+
+def test_what_holds_by_the_weak_attack_alone_is_no_protection():
+    """The paper's measure falls with the noise; who averages names everybody."""
+    seen = [named(x, "prototype_leakage", 0.9 - 0.15 * i, "p_leak") for i, x in enumerate(FALLING)]
+    text = "P_leak falls with σ"
+    assert section_of(text, seen) == "Holds"
+    strong = [named(x, "prototype_averaging", 1.0, "p_leak_mean") for x in FALLING]
+    both = [*seen, *strong]
+    assert section_of(text, both) == "Holds by the paper's own attack, not by the strongest tried"
+    (line,) = [x for x in learnt.learnt(both) if x.startswith(f"* {text}")]
+    assert "FedGN(0.5) 0.300" in line
+    assert "by the strongest" in line
+    assert "FedGN(0.5) 1.000" in line
+    (found,) = [j for j in learnt.statements(both) if j.statement.text == text]
+    assert "By the strongest attack tried: neither shown" in found.statement.sentence
+
+
+def test_a_stronger_attack_at_another_stage_is_another_question():
+    seen = [named(x, "prototype_leakage", 0.9 - 0.15 * i, "p_leak") for i, x in enumerate(FALLING)]
+    early = [named(x, "prototype_leakage", 1.0, "p_leak_early") for x in FALLING]
+    assert section_of("P_leak falls with σ", [*seen, *early]) == "Holds"
+
+
+def section_of(text, rows):
+    """Under which head of what was learnt a statement stands."""
+    head = ""
+    for line in learnt.learnt(rows):
+        head = line[2:].partition("**")[0] if line.startswith("**") else head
+        if line.startswith(f"* {text}"):
+            return head
+    return None

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from leakbench.federation.utility import METRICS
 from leakbench.reproduce import between, needs, orders, power, statements
 from leakbench.reproduce.row import Measurement, Row, read_rows, write_rows
 
@@ -131,8 +132,17 @@ class TestStatements:
     def test_who_is_not_there_or_dead_needs_a_run(self):
         rows = [row("a", gained(0.5, 0.05), flags="dead_run")]
         found = self.less.judge(rows, "d")
-        assert (found.verdict, found.needs) == (statements.OPEN, needs.Needs(runs=("b", "a")))
-        assert found.sentence.endswith("It needs runs that learn something (b, a).")
+        assert found.verdict == statements.OPEN
+        assert found.needs == needs.Needs(runs=("b",), dead=("a",))
+        told = "It needs runs that are there (b); runs that learn something (a)."
+        assert found.sentence.endswith(told)
+
+    def test_what_cannot_be_measured_needs_no_run(self):
+        rows = [row("a", gained(0.5, 0.05)), row("b", gained(0.5, 0.05))]
+        rows[1] = rows[1].model_copy(update={"measure": "v"})
+        found = self.less.judge(rows, "d")
+        assert found.needs == needs.Needs(unmeasured=("b",))
+        assert found.sentence.endswith("It needs data on which it can be measured (b).")
 
     def test_what_two_columns_lack_is_said_of_the_row_once(self):
         order = between.Below("x", "u", than="v", words=("one", "other"), those=("a",))
@@ -171,3 +181,41 @@ def test_a_table_keeps_what_each_seed_came_to(tmp_path):
     found = read_rows(tmp_path / "t.csv")
     assert [r.ours.each for r in found] == [dict(enumerate(SPLITS)), {}]
     assert [r.seconds for r in found] == [12.5, None]
+
+
+class TestWhatIsPicked:
+    def test_the_best_of_ten_that_are_alike_is_seldom_above(self):
+        rng, wrong = np.random.default_rng(2), 0
+        those = tuple(f"x{i}" for i in range(10))
+        best = orders.Best("x", "u", those=those, reference="r")
+        for _ in range(300):
+            split = rng.normal(0.5, 0.1, 5)
+            live = {x: gained((split + rng.normal(0, 0.02, 5)).tolist()) for x in ("r", *those)}
+            wrong += best.verdict(live)[0] == statements.HOLDS
+        assert wrong / 300 < 0.05
+
+    def test_what_is_lost_against_a_reference_that_nobody_knows_is_not_excluded(self):
+        """The reference may be far better than its number."""
+        keeps = orders.Keeps("x", "u", those=("a",), reference="r")
+        sure, unsure = (number(0.8, width) for width in (0.005, 0.2))
+        live = {"r": sure, "a": number(0.8, 0.005)}
+        assert keeps.verdict(live)[0] == statements.HOLDS
+        assert keeps.verdict({**live, "r": unsure})[0] == statements.WITHIN
+
+    def test_who_keeps_what_a_split_lets_both_have_keeps_it(self):
+        """Seed by seed nothing is lost, however much the seeds differ."""
+        keeps = orders.Keeps("x", "u", those=("a",), reference="r")
+        a, r = number(0, 0.2, [*SPLITS]), number(0, 0.2, [x + 0.001 + 0.001 * x for x in SPLITS])
+        assert keeps.verdict({"a": a, "r": r})[0] == statements.HOLDS
+
+
+def number(value, width, values=None):
+    """An accuracy, of seeds 0, 1, ... where ``values`` are given."""
+    found = gained(values or float(value), width)
+    return found.model_copy(update={"meaning": METRICS["accuracy"].meaning})
+
+
+def test_of_one_seed_nobody_knows_how_many_it_takes():
+    rows = [row("a", gained(0.5, 0.05), 360.0, seeds=1, flags="one_seed"), row("b", gained(0.9))]
+    found = TestStatements.less.judge(rows, "d")
+    assert "It needs at least 3 seeds (a), about 0.2 hours" in found.sentence

@@ -129,8 +129,7 @@ class TestSpend:
         monkeypatch.setattr(rows._OfRuns, "_gained", unsure)
         # After twelve rounds all are as good as dead.
         monkeypatch.setattr(Row, "dead", property(lambda _: False))
-        monkeypatch.setattr(statements, "_WITHDRAWN", {})
-        monkeypatch.setattr(Row, "undertrained", property(lambda _: False))
+        monkeypatch.setattr(statements, "_DOUBTS", ())
         code, said, err = cli(TINY.name, "--spend", "1")
         assert code == 0
         assert "It needs about 3 seeds (FedAwS, FedAvg), about 0.0 hours." in said
@@ -307,7 +306,9 @@ class TestCommand:
         def thrice(r):
             return r | {"runs": "|".join([r["runs"]] * 3), "seeds": "0|0|0"}
 
-        assert not self.again(cli, tmp_path, alone, thrice)["p_leak"]["value"]
+        code, err = self.spoilt(cli, tmp_path, alone, thrice)
+        assert code == 2
+        assert "damaged (a row: Value error, a seed is there twice). Make it again." in err
 
     def test_a_row_that_is_there_twice_is_not_kept(self, tiny, cli, tmp_path, alone):
         found = self.again(cli, tmp_path, alone, lambda r: r, twice=True)
@@ -370,14 +371,20 @@ class TestCommand:
 
     def again(self, cli, tmp_path, alone, change, *, twice=False, of=("p_leak",)):
         """FedAwS's rows after another row alone was made, on an earlier table that was changed."""
+        assert self.spoilt(cli, tmp_path, alone, change, twice=twice, of=of)[0] == 0
+        path = tmp_path / "results" / "tiny-table" / "smoke.csv"
+        return {r["measure"]: r for r in table(path) if r["label"] == "FedAwS"}
+
+    def spoilt(self, cli, tmp_path, alone, change, *, twice=False, of=("p_leak",)):
+        """The exit code, and what is said."""
         path = tmp_path / "results" / "tiny-table" / "smoke.csv"
         shutil.copytree(alone["FedAwS"] / "results", tmp_path / "results")
         shutil.copytree(alone["FedGN(0.5)"] / "runs", tmp_path / "runs")
         lines = [{"twin": "", **r} for r in table(path)]
         spoilt = [change(r) if r["measure"] in of and r["value"] else r for r in lines]
         write_csv(path, list(lines[0]), spoilt * (2 if twice else 1))
-        assert cli("tiny-table", "--only", "FedGN(0.5)", "-q")[0] == 0
-        return {r["measure"]: r for r in table(path) if r["label"] == "FedAwS"}
+        code, _, err = cli("tiny-table", "--only", "FedGN(0.5)", "-q")
+        return code, err
 
     def test_a_run_that_is_there_speaks_for_itself(self, tiny, cli, tmp_path, alone):
         """Its attack may have failed since, or been deleted because it was wrong."""
@@ -922,8 +929,18 @@ class TestOrders:
             verdict(
                 self.falls, row("a", 0.0, marks="dead_run"), row("b", 0.8), row("c", 0.1)
             ).verdict
-            == "holds"
+            == "neither shown nor contradicted"
         )
+
+    @pytest.mark.parametrize("end", ["a", "c"])
+    def test_what_falls_has_two_ends(self, end):
+        """Of its middle alone nobody says that it falls all along."""
+        rows = {"a": row("a", 0.9, 0.0), "b": row("b", 0.5, 0.0), "c": row("c", 0.1, 0.0)}
+        assert verdict(self.falls, *rows.values()).verdict == "holds"
+        del rows[end]
+        found = verdict(self.falls, *rows.values())
+        assert found.verdict == "neither shown nor contradicted"
+        assert found.needs.runs == (end,)
 
     def test_what_is_not_there_is_named(self):
         said = verdict(
@@ -961,13 +978,17 @@ class TestOrders:
         one = verdict(
             less, row("a", 0.1), row("b", 0.5), row("c", 0.1), row("d", 0.0, marks="dead_run")
         )
-        assert one.verdict == "holds"
+        assert one.verdict == "neither shown nor contradicted"
+        assert one.needs.dead == ("d",)
         assert "1 of 1 pairs beyond their intervals; 1 of 2 pairs cannot be judged" in one.sentence
         assert verdict(less, row("a", 0.1), row("c", 0.1)).verdict == "cannot be judged here"
 
     def test_equals(self):
         equals = orders.Equals("one", "p_leak", values=(("a", 1.0),))
         assert verdict(equals, row("a", 1.0)).verdict == "holds"
+        wide = verdict(equals, row("a", 1.0, 0.3))
+        assert wide.verdict == "neither shown nor contradicted"
+        assert "met, and its interval holds much else" in wide.sentence
         assert verdict(equals, row("a", 0.97)).verdict == "neither shown nor contradicted"
         assert verdict(equals, row("a", 0.9)).verdict == "does not hold here"
         assert verdict(equals, row("a", 1.0, marks="dead_run")).verdict == "cannot be judged here"

@@ -134,3 +134,23 @@ def test_a_cell_that_is_not_what_its_column_says(column, cell, tmp_path):
         row.read_rows(path)
     assert "\n" not in str(told.value)
     assert isinstance(told.value, UsageError)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"seeds": "0|0"},
+        {"each": '{"0":0.25}'},  # of two seeds
+        {"each": '{"0":0.25,"1":0.25}'},  # of others
+        {"each": '{"0":0.5,"2":0.75}'},  # among which 0.25 is not
+    ],
+    ids=str,
+)
+def test_a_row_that_contradicts_its_seeds_is_damaged(cells, tmp_path):
+    path = tmp_path / "t.csv"
+    fine = FULL.cells | {"each": '{"0":0.125,"2":0.375}'}
+    row.write_csv(path, row.COLUMNS, [fine])
+    assert row.read_rows(path)[0].ours.each == {0: 0.125, 2: 0.375}
+    row.write_csv(path, row.COLUMNS, [fine | cells])
+    with pytest.raises(BrokenFile, match=r"t\.csv is damaged \(a row: "):
+        row.read_rows(path)
