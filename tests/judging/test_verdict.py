@@ -418,7 +418,7 @@ def test_headline(words, expected):
             ["held", "none", "none"],
             (
                 "The one of 3 defense settings that could be judged held against every attack"
-                " tried; left open: 2 not attacked."
+                " on prototypes tried; left open: 2 not attacked."
             ),
         ),
         (

@@ -226,7 +226,7 @@ class TestHistory:
         assert code == 0
         told = dict(sections(out))
         assert (
-            "--scale smoke: 5 minutes on two cores; run: cifar100 on digit-pairs (1 seed)"
+            "--scale smoke: 5 minutes on two cores; run: cifar100 on digit-pairs (3 seeds)"
             in (told["fedhide-table4"])
         )
         assert "three seeds; never run" in told["fedhide-table4"]
