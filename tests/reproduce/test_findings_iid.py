@@ -29,10 +29,10 @@ def lost(accuracy, label):
     return accuracy[BESIDE[shown.get(label, label)]] - accuracy[label]
 
 
-def test_every_method_is_in_the_committed_table_over_three_seeds(accuracy):
+def test_every_method_is_in_the_committed_table_over_three_seeds_at_least(accuracy):
     rows = row.read_rows(TABLE)
     assert set(accuracy) == LABELS
-    assert all(r.seeds == (0, 1, 2) and r.rounds == 50 and r.twin for r in rows)
+    assert all(r.seeds[:3] == (0, 1, 2) and r.rounds == 50 and r.twin for r in rows)
     assert not any("stale_run" in r.flags or r.dead or r.undertrained for r in rows)
 
 

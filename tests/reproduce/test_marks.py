@@ -232,7 +232,7 @@ def test_fedmetric_on_cifar10_at_a_thousandth_of_the_rounds_contradicts_nobody()
     assert {r.rounds for r in mine} == {100}
     said = overview.judged(TABLE2, "smoke", rows, "cifar10")
     assert len(said) == 4
-    assert {s.verdict for s in said} == {statements.WITHIN}
+    assert {s.verdict for s in said} <= {statements.WITHIN, statements.OPEN}
 
 
 @pytest.mark.parametrize(("last10", "rising"), [(0.39, True), (0.41, False)])
