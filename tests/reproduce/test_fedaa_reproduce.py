@@ -182,7 +182,7 @@ class TestWhatIsRun:
                 said[0]
                 == "stand-in data: scikit-learn's 8x8 digits, 11 a client, in place of CIFAR-10"
             )
-            assert "rounds 20, not 100" in said
+            assert not any(s.startswith("rounds") for s in said)
             assert "batch 32, not 256" in said
             assert any(x.startswith("lr 0.02, not 0.0025: ") for x in said)
             assert any("LeNet" in s for s in said)
