@@ -4,9 +4,9 @@ python benchmarks/by_hand.py [file.md]
 
 The loops are those of tests/defenses/independent, the settings each method's first there; but where
 clients have several classes nothing holds training back (``DRIVEN``), or methods would end alike.
-Five clients with up to twenty digits each, all methods on the same. A loop takes the data, first numbers
-and dice of leakbench, in float64; leakbench trains in the same format, and in float32 as it does by
-default. Rows are printed as they are done.
+Five clients with up to twenty digits each, all methods on the same. A loop takes the data, first
+numbers and dice of leakbench, in float64; leakbench trains in the same format, and in float32 as it
+does by default. Rows are printed as they are done.
 """
 
 from __future__ import annotations
