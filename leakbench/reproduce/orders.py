@@ -85,11 +85,15 @@ class Less(Order):
         if not found:
             return OPEN, "no pair of live runs"
         if "above" in found:
-            return FAILS, "a pair is the other way round by more than its intervals"
+            one = "the pair is" if len(self.pairs) == 1 else "a pair is"
+            return FAILS, f"{one} the other way round by more than its intervals"
         below, count, every = found.count("below"), len(found), len(self.pairs)
         said = f"{below} of {count} pairs beyond their intervals"
+        if every == 1:
+            said = "beyond their intervals" if below else "within their intervals"
         if "out of order" in found:
-            said += f", {found.count('out of order')} the other way round within them"
+            turned = f"{found.count('out of order')} the other way round within them"
+            said += f", {turned if every > 1 else 'the other way round'}"
         if count < every:
             said += f"; {every - count} of {every} pairs cannot be judged"
         if self.others:
