@@ -133,7 +133,7 @@ def agrees(r: Row) -> bool:
     m = r.ours
     if m is None:
         return True
-    meaning = m.meaning or _meaning(r.attack, r.metric)
+    meaning = m.meaning or meaning_of(r.attack, r.metric)
     if meaning is None and r.attack in registry.names("attacks"):
         return False  # none of its metrics
     told = [v for v in (m.lowest, m.highest, r.floor, r.control) if v is not None]
@@ -141,7 +141,7 @@ def agrees(r: Row) -> bool:
     return within and m.n >= 1 and m.lowest <= m.value <= m.highest
 
 
-def _meaning(attack: str, metric: str) -> Meaning | None:
+def meaning_of(attack: str, metric: str) -> Meaning | None:
     """How an attack's metric is read; None of what no attack measures, and of one that is gone."""
     if attack not in registry.names("attacks"):
         return None

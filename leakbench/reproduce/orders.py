@@ -8,11 +8,12 @@ from itertools import pairwise
 
 from leakbench.reproduce.needs import Needed
 from leakbench.reproduce.power import (
-    most_lost,
+    most_above,
+    no_more_than,
     relation,
     seeds_beside,
     seeds_needed,
-    seeds_of_loss,
+    seeds_of_margin,
     seeds_within,
 )
 from leakbench.reproduce.row import Measurement, Row
@@ -25,7 +26,8 @@ SHARE = 0.05  # what matters of a share, as `leakbench check` has it
 class Falls(Order):
     """The values fall along ``along``.
 
-    No step rises, and the ends, which must be there, are apart (their intervals do not touch).
+    No step rises, and the ends, which must be there, are apart (their intervals do not touch). It
+    does not hold if a step rises, or if the ends surely differ by nothing that matters.
     """
 
     along: tuple[str, ...] = ()
@@ -43,10 +45,13 @@ class Falls(Order):
         ends = relation(numbers[-1], numbers[0], len(numbers))
         if "above" in (*steps, ends):
             return FAILS, "a step rises by more than its intervals"
-        if "out of order" in steps:
-            return WITHIN, "a step rises, but its intervals overlap"
         if not {self.along[0], self.along[-1]} <= live.keys():
             return WITHIN, "an end of it has no live run"
+        margin = no_more_than(numbers[0], numbers[-1])
+        if margin is not None and ends != "below":
+            return FAILS, f"a fall of more than {margin:g} is excluded"
+        if "out of order" in steps:
+            return WITHIN, "a step rises, but its intervals overlap"
         apart = f"{steps.count('below')} of {len(steps)} steps beyond their intervals"
         return (HOLDS, apart) if ends == "below" else (WITHIN, "even the ends' intervals overlap")
 
@@ -60,7 +65,11 @@ class Falls(Order):
 
 @dataclass(frozen=True)
 class Less(Order):
-    """In each pair the first value is below the second, and all of them apart."""
+    """In each pair the first value is below the second, and all of them apart.
+
+    It does not hold if a pair is the other way round, or if in none the second is above the first
+    by anything that matters.
+    """
 
     pairs: tuple[tuple[str, str], ...] = ()
     others: int = 0  # pairs of the paper's that are not run at this scale
@@ -88,6 +97,9 @@ class Less(Order):
             one = "the pair is" if len(self.pairs) == 1 else "a pair is"
             return FAILS, f"{one} the other way round by more than its intervals"
         below, count, every = found.count("below"), len(found), len(self.pairs)
+        margins = [no_more_than(live[b], live[a], count) for a, b in there]
+        if not below and count == every and None not in margins:
+            return FAILS, f"a gap of more than {margins[0]:g} is excluded"
         said = f"{below} of {count} pairs beyond their intervals"
         if every == 1:
             said = "beyond their intervals" if below else "within their intervals"
@@ -198,7 +210,7 @@ class Keeps(Order):
         if ref.meaning is None:
             return OPEN, "nothing says which loss matters"
         margin, up = ref.meaning.matters, ref.meaning.direction == "up"
-        worst = [most_lost(ref, m, upwards=up, among=len(asked)) for m in asked]
+        worst = [most_above(*((ref, m) if up else (m, ref)), len(asked)) for m in asked]
         lost = [ref.value - m.value if up else m.value - ref.value for m in asked]
         apart = [m.highest < ref.lowest if up else m.lowest > ref.highest for m in asked]
         if max(worst) <= margin:
@@ -216,9 +228,10 @@ class Keeps(Order):
         there = [x for x in self.those if x in live]
         out: list[Needed] = []
         for label in there:
-            few = min(seeds[label], seeds[self.reference])
-            told = seeds_of_loss(ref, live[label], upwards=up, among=len(there), seeds=few)
-            if most_lost(ref, live[label], upwards=up, among=len(there)) > ref.meaning.matters:
+            few, m = min(seeds[label], seeds[self.reference]), live[label]
+            pair = (ref, m) if up else (m, ref)
+            if most_above(*pair, len(there)) > ref.meaning.matters:
+                told = seeds_of_margin(*pair, few, len(there))
                 out.append(((self.reference, label), told))
         return out
 
@@ -248,6 +261,9 @@ class Best(Order):
         found = relation(live[self.reference], asked[best], len(asked))
         if found == "below":
             return HOLDS, said
+        margin = no_more_than(asked[best], live[self.reference], len(asked))
+        if margin is not None:
+            return FAILS, f"{said}; a gain of more than {margin:g} is excluded"
         return FAILS if found == "above" else WITHIN, said
 
     def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
@@ -304,5 +320,9 @@ def _pairs_needed(
     for a, b in dict.fromkeys(pairs):
         if relation(live[a], live[b], among) in ("in order", "out of order"):
             few = min(seeds[a], seeds[b])
-            out.append(((a, b), seeds_needed(live[a], live[b], few, among)))
+            told = seeds_needed(live[a], live[b], few, among)
+            if live[b].meaning is not None:  # or for no gap that matters
+                less = seeds_of_margin(live[b], live[a], few, among)
+                told = min(filter(None, (told, less)), default=None)
+            out.append(((a, b), told))
     return out

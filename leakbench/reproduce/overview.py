@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from leakbench.base.errors import UsageError
-from leakbench.reproduce import marks, write
+from leakbench.reproduce import kept, marks, write
 from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.printed import COMING, EVERYTHING
 from leakbench.reproduce.recipe import Recipe
@@ -144,9 +144,18 @@ def judged(recipe: Recipe, scale: str, rows: Sequence[Row], column: str) -> list
     """
     asked = [o for o in recipe.orders_of(scale) if not o.datasets or column in o.datasets]
     printed = marks.paper_rounds(recipe).get((scale, column))
+    rows = list(map(_with_meaning, rows))
     strong = by_strongest(recipe.measures, rows)
     found = [(o.judge(rows, column, printed), o.judge(strong, column, printed)) for o in asked]
     return [s if s.live == t.live else replace(s, strongest=t) for s, t in found]
+
+
+def _with_meaning(r: Row) -> Row:
+    """What of an attack's number matters; in a file it is not told."""
+    if r.ours is None or not r.attack or r.ours.meaning is not None:
+        return r
+    found = kept.meaning_of(r.attack, r.metric)
+    return r.model_copy(update={"ours": r.ours.model_copy(update={"meaning": found})})
 
 
 def _holds(recipe: Recipe, scale: str, rows: Sequence[Row]) -> str:

@@ -62,27 +62,31 @@ def seeds_within(m: Measurement, value: float, margin: float, seeds: int) -> int
     return _first(seeds, lambda k: off * _shrunk(seeds, k) <= margin)
 
 
-def most_lost(ref: Measurement, m: Measurement, *, upwards: bool, among: int = 1) -> float:
-    """The most that ``m`` loses against ``ref``, with 95 % confidence.
+def most_above(a: Measurement, b: Measurement, among: int = 1) -> float:
+    """The most that ``a`` is above ``b``, with 95 % confidence.
 
-    By both rows' intervals, or seed by seed where that says more; ``upwards``: is more better?
+    By both rows' intervals, or seed by seed where that says more.
     """
-    a, b = (ref, m) if upwards else (m, ref)
     apart = a.value - b.value + math.hypot(a.highest - a.value, b.value - b.lowest)
     d = _paired(a, b)
     return apart if d is None else min(apart, d.upper(LEVEL / among / 2))
 
 
-def seeds_of_loss(
-    ref: Measurement, m: Measurement, *, upwards: bool, among: int, seeds: int
-) -> int | None:
-    """About how many seeds tell whether ``m`` loses more than matters, likewise."""
-    if seeds < FEWEST or ref.meaning is None:
+def no_more_than(a: Measurement, b: Measurement, among: int = 1) -> float | None:
+    """What matters of the metric, if ``a`` is surely not above ``b`` by more; else None."""
+    meaning = a.meaning
+    if meaning is None or meaning.scale != "linear" or most_above(a, b, among) > meaning.matters:
+        return None
+    return meaning.matters
+
+
+def seeds_of_margin(a: Measurement, b: Measurement, seeds: int, among: int = 1) -> int | None:
+    """About how many seeds tell whether ``a`` is above ``b`` by more than matters, likewise."""
+    if seeds < FEWEST or a.meaning is None:
         return FEWEST
-    a, b = (ref, m) if upwards else (m, ref)
-    lost, matters = a.value - b.value, ref.meaning.matters
-    width = most_lost(ref, m, upwards=upwards, among=among) - lost
-    return _first(seeds, lambda k: abs(matters - lost) > width * _shrunk(seeds, k))
+    above, matters = a.value - b.value, a.meaning.matters
+    width = most_above(a, b, among) - above
+    return _first(seeds, lambda k: abs(matters - above) > width * _shrunk(seeds, k))
 
 
 def _first(seeds: int, told: Callable[[int], bool]) -> int | None:

@@ -116,7 +116,7 @@ def test_what_holds_by_the_weak_attack_alone_is_no_protection():
     assert "by the strongest" in line
     assert "FedGN(0.5) 1.000" in line
     (found,) = [j for j in learnt.statements(both) if j.statement.text == text]
-    assert "By the strongest attack tried: neither shown" in found.statement.sentence
+    assert "By the strongest attack tried: does not hold here" in found.statement.sentence
 
 
 def test_a_stronger_attack_at_another_stage_is_another_question():

@@ -219,3 +219,50 @@ def test_of_one_seed_nobody_knows_how_many_it_takes():
     rows = [row("a", gained(0.5, 0.05), 360.0, seeds=1, flags="one_seed"), row("b", gained(0.9))]
     found = TestStatements.less.judge(rows, "d")
     assert "It needs at least 3 seeds (a), about 0.2 hours" in found.sentence
+
+
+class TestNothingThatMatters:
+    """A gain is claimed; that there is none to speak of can be shown as well."""
+
+    less = orders.Less("x", "u", pairs=(("a", "b"), ("c", "d")))
+    falls = orders.Falls("x", "u", along=("a", "b", "c"))
+
+    def test_pairs_that_surely_differ_by_less_than_the_margin_do_not_hold(self):
+        near = {x: number(0.8, 0.005) for x in "abcd"}
+        assert self.less.verdict(near) == (statements.FAILS, "a gap of more than 0.02 is excluded")
+        unsure = {x: number(0.8, 0.03) for x in "abcd"}
+        assert self.less.verdict(unsure)[0] == statements.WITHIN
+
+    def test_one_pair_that_is_apart_leaves_it_open(self):
+        some = {x: number(0.8, 0.005) for x in "abc"} | {"d": number(0.9, 0.005)}
+        assert self.less.verdict(some)[0] == statements.WITHIN
+
+    def test_a_small_gain_that_is_sure_still_is_one(self):
+        sure = {x: number(0.8, 0.001) for x in "ac"} | {x: number(0.81, 0.001) for x in "bd"}
+        assert self.less.verdict(sure)[0] == statements.HOLDS
+
+    def test_what_falls_by_nothing_that_matters_does_not_fall(self):
+        flat = {x: number(0.8, 0.005) for x in "abc"}
+        assert self.falls.verdict(flat) == (
+            statements.FAILS,
+            "a fall of more than 0.02 is excluded",
+        )
+        assert self.falls.verdict({x: flat[x] for x in "ab"})[0] == statements.WITHIN
+        steep = {**flat, "a": number(0.85, 0.005)}
+        assert self.falls.verdict(steep)[0] == statements.HOLDS
+
+    def test_seed_by_seed_a_split_that_moves_both_hides_nothing(self):
+        a, b = number(0, 0.2, [*SPLITS]), number(0, 0.2, [x + 0.001 + 0.001 * x for x in SPLITS])
+        one = orders.Less("x", "u", pairs=(("b", "a"),))
+        assert one.verdict({"a": a, "b": b})[0] == statements.FAILS
+
+    def test_of_a_gain_that_is_there_it_is_seldom_said(self):
+        """A gain of twice the margin, over seeds that vary by as much as it."""
+        rng, wrong = np.random.default_rng(3), 0
+        one = orders.Less("x", "u", pairs=(("a", "b"),))
+        for _ in range(400):
+            split = rng.normal(0.5, 0.1, 5)
+            low, high = (split + shift + rng.normal(0, 0.04, 5) for shift in (0.0, 0.04))
+            live = {"a": number(0, 0.2, low.tolist()), "b": number(0, 0.2, high.tolist())}
+            wrong += one.verdict(live)[0] == statements.FAILS
+        assert wrong / 400 < 0.05
