@@ -392,8 +392,8 @@ def test_every_case_has_a_verdict_and_a_sentence(rows, dead):
         (
             ["held", "held"],
             (
-                "None of 2 defense settings leaked to the attacks on prototypes tried here. The best"
-                " of the 2 that held has accuracy 0.500."
+                "None of 2 defense settings leaked to the attacks on prototypes tried here. The"
+                " best of the 2 that held has accuracy 0.500."
             ),
         ),
     ],
