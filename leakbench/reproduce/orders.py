@@ -49,7 +49,7 @@ class Falls(Order):
             return WITHIN, "an end of it has no live run"
         margin = no_more_than(numbers[0], numbers[-1])
         if margin is not None and ends != "below":
-            return FAILS, f"a fall of more than {margin:g} is excluded"
+            return FAILS, f"a change of more than {margin:g} is excluded"
         if "out of order" in steps:
             return WITHIN, "a step rises, but its intervals overlap"
         apart = f"{steps.count('below')} of {len(steps)} steps beyond their intervals"

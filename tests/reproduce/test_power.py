@@ -245,7 +245,7 @@ class TestNothingThatMatters:
         flat = {x: number(0.8, 0.005) for x in "abc"}
         assert self.falls.verdict(flat) == (
             statements.FAILS,
-            "a fall of more than 0.02 is excluded",
+            "a change of more than 0.02 is excluded",
         )
         assert self.falls.verdict({x: flat[x] for x in "ab"})[0] == statements.WITHIN
         steep = {**flat, "a": number(0.85, 0.005)}
