@@ -126,7 +126,7 @@ def test_only_the_papers_measure_is_not_called_the_strongest(made, rows):
     assert line[5:7] == ["not run", "-"]
     assert "`prototype_spheres`" in line[10]
     bare = {q.rows[0].recipe for q in rivals(rows) if q.only_paper}
-    assert {"fedmetric-table2", "fedhide-figure3"} <= bare
+    assert {"fedmetric-figure3", "fedhide-figure3"} <= bare
 
 
 def test_every_attacked_method_is_listed(made, rows):
@@ -164,7 +164,8 @@ def test_what_few_units_say_is_told_with_what_nothing_defended_gives(made):
     found = listed(made["index.md"])
     cells = [c["leaked"] for (name, task, _), c in found.items() if name.startswith("FLea")]
     assert any(re.fullmatch(r"more than a blind guess \(0\.9\d*, undefended 1\)", c) for c in cells)
-    assert "too weak or too few to judge (1, undefended 1)" in cells
+    every = [c["leaked"] for c in found.values()]
+    assert any(c.startswith("too weak or too few to judge") for c in every)
 
 
 def test_who_was_asked_as_in_the_paper_alone_is_said_in_the_list_too(made, rows):
@@ -329,15 +330,15 @@ def test_how_long_it_was_trained_stands_in_every_line(made, rows):
 
 
 def test_a_row_of_before_a_flag_has_it_on_the_cards(made):
-    """100 of 100,000 rounds, of whose curve the table says nothing."""
-    path = RESULTS / "fedmetric-table2" / "smoke.csv"
+    """60 of 50,000 rounds, of whose curve the table says nothing."""
+    path = RESULTS / "fedhide-figure4" / "smoke.csv"
     assert not any(r.rise for r in row.read_rows(path))
     (cell,) = [v for k, v in listed(made["index.md"]).items() if k == BARELY]
     assert {"undertrained", "curve unknown"} <= {*cell["to know"].split(", ")}
-    assert cell["rounds"] == "100"
+    assert cell["rounds"] == "60"
 
 
-BARELY = ("FedMetric pos+neg(proxy)", "cifar10", "p_leak")
+BARELY = ("FedGN(0.1)", "spoken-speakers", "p_leak")
 
 
 def place(r: Row) -> str:
@@ -575,6 +576,6 @@ def test_methods_that_nobody_attacked_are_named(made, rows):
     text, partly = made["index.md"].split("## Not attacked")[1].split("Attacked in some")
     assert all(f"`{name}`" in text for name in lost)
     assert not any(f"`{name}`" in text for name in attacked)
-    assert "* mnist: FedMetric pos; FedUV\n" in partly
     (line,) = [x for x in partly.splitlines() if x.startswith("* cifar10:")]
-    assert {"FedMetric pos", "FedUV"} <= {*line.removeprefix("* cifar10: ").split("; ")}
+    assert {"FedMix", "FLea"} <= {*line.removeprefix("* cifar10: ").split("; ")}
+    assert "* mnist:" not in partly  # all of its rows were attacked

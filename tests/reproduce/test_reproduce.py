@@ -862,7 +862,7 @@ def test_fedmetrics_table_on_digits(cli, monkeypatch, tmp_path):
     monkeypatch.setitem(catalogue.RECIPES, "tiny-figure", replace(recipe, name="tiny-figure"))
     code, out, _ = cli("tiny-figure")
     assert code == 0
-    assert "(exactly, but proxy, s = 0 undertrained). proxy, s = 0 1.000" in out
+    assert "(met, and its interval holds much else). proxy, s = 0 1.000" in out
     lines = {
         (r["label"], r["measure"]): r
         for r in table(tmp_path / "results" / "tiny-figure" / "smoke.csv")
