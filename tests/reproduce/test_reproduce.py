@@ -191,7 +191,7 @@ class TestCommand:
         assert by["FedGN(0.5)", "cosine"]["std"] != ""
         assert by["FedGN(0.5)", MEAN_5.key]["claimed"] == ""
         page = (tmp_path / "results" / "tiny-table" / "smoke.md").read_text()
-        told = "**neither shown nor contradicted** (exactly, but FedAwS undertrained)"
+        told = "**neither shown nor contradicted** (met, and its interval holds much else)"
         assert f"* FedAwS leaks all: {told}. FedAwS 1.000" in page
         assert "![A table of two rows.](smoke.svg)" in page
         assert "All of it." in page
@@ -199,7 +199,7 @@ class TestCommand:
         assert "does not print *P_leak of the mean of 5 messages*" in page
         for name in ("smoke.svg", "smoke.png", "smoke-curves.csv"):
             assert (tmp_path / "results" / "tiny-table" / name).stat().st_size > 100
-        assert "FedAwS leaks all: neither shown nor contradicted (exactly" in out
+        assert "FedAwS leaks all: neither shown nor contradicted (met, and" in out
         assert "[3/3]" in err
 
     def test_what_is_complete_is_not_trained_again_and_the_files_are_the_same(
@@ -265,7 +265,7 @@ class TestCommand:
         code, out, err = cli("tiny-table", "--only", "FedGN(0.5)", "-q")
         assert code == 0
         assert "stand as in the table that was here" in err
-        assert "FedAwS leaks all: neither shown nor contradicted (exactly" in out
+        assert "FedAwS leaks all: neither shown nor contradicted (met, and" in out
         after = table(folder / "smoke.csv")
         for old, new in zip(before, after, strict=True):
             if old["label"] == "FedAwS" and old["value"]:
