@@ -73,8 +73,11 @@ def most_above(a: Measurement, b: Measurement, among: int = 1) -> float:
 
 
 def no_more_than(a: Measurement, b: Measurement, among: int = 1) -> float | None:
-    """What matters of the metric, if ``a`` is surely not above ``b`` by more; else None."""
-    meaning = a.meaning
+    """What matters of the metric, if ``a`` is surely not above ``b`` by more; else None.
+
+    Of a number without an interval nobody is sure.
+    """
+    meaning = None if a.low is None or b.low is None else a.meaning
     if meaning is None or meaning.scale != "linear" or most_above(a, b, among) > meaning.matters:
         return None
     return meaning.matters

@@ -237,6 +237,10 @@ class TestNothingThatMatters:
         some = {x: number(0.8, 0.005) for x in "abc"} | {"d": number(0.9, 0.005)}
         assert self.less.verdict(some)[0] == statements.WITHIN
 
+    def test_of_numbers_without_intervals_nothing_is_excluded(self):
+        bare = {x: number(0.8, 0.0).model_copy(update={"low": None, "high": None}) for x in "abcd"}
+        assert self.less.verdict(bare)[0] == statements.WITHIN
+
     def test_a_small_gain_that_is_sure_still_is_one(self):
         sure = {x: number(0.8, 0.001) for x in "ac"} | {x: number(0.81, 0.001) for x in "bd"}
         assert self.less.verdict(sure)[0] == statements.HOLDS
