@@ -51,7 +51,7 @@ class Evaluations:
         self.diagnostics += [(fed.t, name, value) for name, value in diagnose(fed, answers).items()]
 
     def begin(self, fed: Federation) -> None:
-        """Note the loss of the first round, of the untrained model: later ones stand beside it."""
+        """Note the loss of one of the first rounds: later ones stand beside it."""
         loss = diagnose_loss(fed)
         if math.isfinite(loss):
             self.diagnostics.append((fed.t, "loss", loss))

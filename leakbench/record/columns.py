@@ -63,6 +63,9 @@ TABLES: dict[str, tuple[str, ...]] = {
 # In a run folder.
 RUN_UTILITY = _names("round metric value low high n unit")
 RUN_DIAGNOSTICS = _names("round name value")
+# Rounds whose loss is kept, evaluated or not: of the untrained model; and where clients have first
+# heard from each other, so that what pushes them apart is in it.
+BEGINNING = 2
 
 FLOATS = _names(
     """

@@ -12,6 +12,7 @@ from leakbench.base.tree import flat
 from leakbench.federation.defense import Defense
 from leakbench.federation.evaluate import Evaluations, diverged
 from leakbench.federation.federation import Federation
+from leakbench.record.columns import BEGINNING
 
 
 def run_rounds(
@@ -40,7 +41,7 @@ def advance(fed: Federation, at: Set[int], scores: Evaluations) -> None:
     fed.step()
     if fed.t in at:
         measure(fed, scores)
-    elif fed.t == 1:
+    elif fed.t <= BEGINNING:
         scores.begin(fed)
     scores.note(fed)
 

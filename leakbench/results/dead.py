@@ -6,14 +6,14 @@ import math
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.reason import Reason, reason
-from leakbench.record.columns import RUN_DIAGNOSTICS
+from leakbench.record.columns import BEGINNING, RUN_DIAGNOSTICS
 from leakbench.record.folders import Run
 from leakbench.statistics.intervals import Estimate
 
 COLLAPSED_COSINE, COLLAPSED_RATIO = 0.99, 0.01
-# Times the loss of the first round, or times 1 where that was less: a hinge may begin at 0. Or, of
-# the cross-entropy of the global model, where the first round had run away already, times that of
-# who answers every class alike.
+# Times the loss of the first rounds (``BEGINNING``), or times 1 where that was less: a hinge may
+# begin at 0. Or, of the cross-entropy of the global model, where they had run away already, times
+# that of who answers every class alike.
 RUNAWAY = 10
 DIAGNOSTIC = {"cosine": "prototype_mean_cosine", "euclidean": "prototype_distance_ratio"}
 
@@ -57,8 +57,10 @@ def why_diverged(run: Run) -> Reason | None:
         BrokenFile: as ``why_dead``.
     """
     lines = _lines(run, "loss")
-    if len(lines) >= 2 and lines[-1][1] > RUNAWAY * max(abs(lines[0][1]), 1.0):
-        (first, began), (last, ended) = lines[0], lines[-1]
+    early = [line for line in lines[:-1] if line[0] <= BEGINNING] or lines[:1]
+    if len(lines) >= 2 and lines[-1][1] > RUNAWAY * max(1.0, *(abs(x) for _, x in early)):
+        first, began = max(early, key=lambda line: abs(line[1]))
+        last, ended = lines[-1]
         return reason("loss_ran_away", began=began, first=first, ended=ended, last=last)
     loss = _last(run, "global_loss")
     if loss is None:

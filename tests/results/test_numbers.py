@@ -403,6 +403,15 @@ def test_a_run_is_dead_where_no_training_gets_as_far(what):
         ([("loss", 1, 2.3), ("loss", 9, 22.9)], ""),
         ([("loss", 1, 0.0), ("loss", 9, 9.9)], ""),  # a hinge with nothing to do at first
         ([("loss", 1, 0.0), ("loss", 9, 10.1)], "its training loss was 0 in round 1"),
+        # What pushes clients apart is there from round 2 on, and is no running away.
+        ([("loss", 1, 0.4), ("loss", 2, 2.0), ("loss", 9, 13.6)], ""),
+        (
+            [("loss", 1, 0.4), ("loss", 2, 2.0), ("loss", 9, 20.1)],
+            "its training loss was 2 in round 2",
+        ),
+        # Later rounds excuse nothing, and the last one not itself.
+        ([("loss", 1, 0.4), ("loss", 3, 9.0), ("loss", 9, 13.6)], "its training loss was 0.4"),
+        ([("loss", 1, 0.4), ("loss", 2, 13.6)], "its training loss was 0.4 in round 1"),
         # Round 1 had run away already: nothing to compare it with but who answers all alike.
         (
             [("loss", 1, 7e9), ("loss", 9, 2e9), ("global_loss", 9, 2e9)],
