@@ -149,6 +149,16 @@ def test_of_members_each_method_has_its_strongest_attack(script, tmp_path):
     assert "Not shown to: feduv (one class)." in page
 
 
+def test_who_tells_members_by_another_number_than_the_largest_is_not_silent(script, tmp_path):
+    """The largest AUC may be the least sure one, and few may be named surely."""
+    (tmp_path / "membership").mkdir()
+    told = MEMBERS.replace("rmia,membership_tpr,0.01,0.0,0.02", "rmia,membership_tpr,0.2,0.1,0.3")
+    (tmp_path / "membership" / "digits.csv").write_text(told, encoding="utf-8")
+    page = script.page(tmp_path)
+    assert "Of 2 cases 2 tell members beyond a blind guess" in page
+    assert "Not shown to" not in page
+
+
 def test_an_attacker_who_does_not_fit_is_not_missed(script, tmp_path):
     """FedHide mixes neighbours' proxies, and shows nobody a sphere or a codeword."""
     of = {"method": "fedhide", "params": {"stored": "unit"}}
