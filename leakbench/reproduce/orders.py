@@ -239,6 +239,10 @@ class Keeps(Order):
         """Who keeps it."""
         return {*self.those}
 
+    def whole(self, verdict: Verdict) -> Sequence[str]:
+        """All but the case that shows why."""
+        return (self.reference, *self.those) if verdict == HOLDS else ()
+
 
 @dataclass(frozen=True)
 class Best(Order):
@@ -261,9 +265,9 @@ class Best(Order):
         found = relation(live[self.reference], asked[best], len(asked))
         if found == "below":
             return HOLDS, said
-        margin = no_more_than(asked[best], live[self.reference], len(asked))
-        if margin is not None:
-            return FAILS, f"{said}; a gain of more than {margin:g} is excluded"
+        margins = [no_more_than(m, live[self.reference], len(asked)) for m in asked.values()]
+        if None not in margins:
+            return FAILS, f"{said}; a gain of more than {margins[0]:g} is excluded"
         return FAILS if found == "above" else WITHIN, said
 
     def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
@@ -274,6 +278,10 @@ class Best(Order):
     def ahead(self, *, upwards: bool) -> Set[str]:
         """Of whom one is above."""
         return {*self.those}
+
+    def whole(self, verdict: Verdict) -> Sequence[str]:
+        """One that was not tried might be above."""
+        return self.labels() if verdict == FAILS else ()
 
 
 @dataclass(frozen=True)

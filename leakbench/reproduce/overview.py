@@ -147,7 +147,12 @@ def judged(recipe: Recipe, scale: str, rows: Sequence[Row], column: str) -> list
     rows = list(map(_with_meaning, rows))
     strong = by_strongest(recipe.measures, rows)
     found = [(o.judge(rows, column, printed), o.judge(strong, column, printed)) for o in asked]
-    return [s if s.live == t.live else replace(s, strongest=t) for s, t in found]
+    return [s if _same(s, t) else replace(s, strongest=t) for s, t in found]
+
+
+def _same(a: Statement, b: Statement) -> bool:
+    """Is it judged by the same numbers, and alike?"""
+    return (a.live, a.verdict) == (b.live, b.verdict)
 
 
 def _with_meaning(r: Row) -> Row:

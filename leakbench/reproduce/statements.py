@@ -22,6 +22,7 @@ from leakbench.scoring import flags
 Verdict = Literal[
     "holds", "neither shown nor contradicted", "does not hold here", "cannot be judged here"
 ]
+LACKING = "lacking_attack"  # of a row: others of its method have a number of a rival that it lacks
 HOLDS: Verdict = "holds"
 WITHIN: Verdict = "neither shown nor contradicted"
 FAILS: Verdict = "does not hold here"
@@ -87,6 +88,10 @@ class Order(KnownKeys, ABC):
         """What is open of it by how many ``seeds`` of each label there are, and what would tell."""
         return []
 
+    def whole(self, verdict: Verdict) -> Sequence[str]:
+        """Who must all be there and alive for ``verdict`` to be said."""
+        return self.labels() if verdict == HOLDS else ()
+
     def why(self, live: Mapping[str, Measurement]) -> Sequence[str]:
         """What is known of why it comes out as the live numbers have it; sentences without dots."""
         return ()
@@ -117,7 +122,7 @@ class Order(KnownKeys, ABC):
                 seeds[row.seeds].append(label)
         verdict, why = self.verdict(live)
         asked = {label: _as_asked(mine[label][0], printed) for label in live}
-        doubts = self._doubts(verdict, asked)
+        doubts = self._doubts(verdict, asked, live)
         if doubts:
             verdict, why = WITHIN, f"{why}, but {'; '.join(doubts)}"
         absent = [label for label in dict.fromkeys(self.labels()) if label not in mine]
@@ -151,29 +156,36 @@ class Order(KnownKeys, ABC):
         """Who does better than the others if it is true; ``upwards``: is a larger value better?"""
         return {*self.labels()}
 
-    def _doubts(self, verdict: Verdict, rows: Mapping[str, Row]) -> list[str]:
-        """Why ``verdict`` is not to be said; ``rows``: the live ones by their label."""
-        out = []
+    def _doubts(
+        self, verdict: Verdict, rows: Mapping[str, Row], live: Mapping[str, Measurement]
+    ) -> list[str]:
+        """Why ``verdict`` is not to be said; ``rows``: by label, those of ``live``."""
+        if verdict not in (HOLDS, FAILS):
+            return []
+        missing = [x for x in dict.fromkeys(self.whole(verdict)) if x not in live]
+        bare = [label for label, m in live.items() if m.low is None or m.high is None]
+        out = [f"{', '.join(missing)} not there, or dead"] * bool(missing)
+        out += [f"{', '.join(bare)} without an interval"] * bool(bare)
         for doubt in _DOUBTS:
             named = [label for label, r in rows.items() if doubt.flags & r.flags]
             if verdict == FAILS and doubt.rises:
                 named = [x for x in named if x in self.ahead(upwards=_upwards(rows[x]))]
-            if named and verdict in (HOLDS, FAILS):
+            if named:
                 out.append(f"{', '.join(named)} {doubt.said}")
         return out
 
     def _open(self, rows: Mapping[str, Row], live: Mapping[str, Measurement]) -> Needs | None:
         """What would decide it; ``rows``: by label, those of ``live``."""
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {doubt.needs: () for doubt in _DOUBTS if doubt.needs}
         for doubt in _DOUBTS:
             if doubt.needs:
-                found[doubt.needs] = tuple(x for x, r in rows.items() if doubt.flags & r.flags)
+                found[doubt.needs] += tuple(x for x, r in rows.items() if doubt.flags & r.flags)
         lacking = Needs(**found)
         if lacking.of_more_than_seeds:
             return lacking
         counts = {x: len(r.seeds) for x, r in rows.items()}
         seconds = {x: r.seconds for x, r in rows.items()}
-        alone = [((x,), power.FEWEST) for x, r in rows.items() if flags.ONE_SEED in r.flags]
+        alone = [((x,), power.FEWEST) for x, r in rows.items() if flags.OF_FEW_SEEDS & r.flags]
         return needs.of_seeds([*self.needed(live, counts), *alone], counts, seconds)
 
 
@@ -187,14 +199,16 @@ class _Doubt(NamedTuple):
 
 
 # What was not tuned may do better. What still learns, or may, can do either, and so can one seed's
-# runs, whose interval is of their units alone. An attack that finds nothing where nothing is
-# hidden, or whose search came to no end, tells nobody how much there is.
+# runs or two, whose interval is of their units alone. An attack that finds nothing where nothing is
+# hidden, that was never tried there, or whose search came to no end, tells nobody how much there
+# is; nor does one that others were attacked by and this one was not.
 _DOUBTS = (
     _Doubt(frozenset({UNTUNED}), UNTUNED, "sweep", rises=True),
     _Doubt(frozenset({flags.UNDERTRAINED}), flags.UNDERTRAINED, "rounds"),
     _Doubt(frozenset({flags.CURVE_UNKNOWN}), "of an unknown curve", "curves"),
-    _Doubt(frozenset({flags.ONE_SEED}), "of one seed", ""),
-    _Doubt(flags.OPEN | {"control_failed"}, "attacked too weakly", "attacks"),
+    _Doubt(flags.OF_FEW_SEEDS, "of fewer than three seeds", ""),
+    _Doubt(flags.OPEN | {"control_failed", "no_control"}, "attacked too weakly", "attacks"),
+    _Doubt(frozenset({LACKING}), "without an attack that the others had", "attacks"),
 )
 
 

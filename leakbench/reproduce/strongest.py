@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -19,6 +19,7 @@ from leakbench.base.spec import canonical
 from leakbench.reproduce.fitting import Fits, way
 from leakbench.reproduce.recipe import Measure
 from leakbench.reproduce.row import Row
+from leakbench.reproduce.statements import LACKING
 
 PAPER = "paper"
 SHOWN = 2  # settings of an attack
@@ -168,19 +169,29 @@ def rivals(rows: Sequence[Row]) -> Iterator[Rivals]:
 def by_strongest(measures: Sequence[Measure], rows: Sequence[Row]) -> list[Row]:
     """``rows``, with the strongest attacker's number in the place of every other's.
 
-    Rivals are here those on one metric at one stage, on probes or on what was sent.
+    Rivals are here those on one metric at one stage, on probes or on what was sent. A row is marked
+    ``LACKING`` where one of them has a number on another case of its method, and none here.
     """
     of = {m.key: (m.metric, m.stage, m.probe) for m in measures if m.attack}
     asked: dict[tuple[object, ...], list[Row]] = {}
+    everywhere: dict[tuple[object, ...], set[str]] = {}
     for r in rows:
         if r.attack and r.ours and r.ours.n and r.measure in of:
             asked.setdefault((*case(r), of[r.measure]), []).append(r)
+            everywhere.setdefault(_together(r, of), set()).add(r.measure)
     out = []
     for r in rows:
         mine = asked.get((*case(r), of.get(r.measure)), []) if r.attack else []
         best = Rivals(tuple(mine), ()).best if mine else r
-        out.append(best.model_copy(update={"measure": r.measure}))
+        lacks = bool(mine) and everywhere[_together(r, of)] - {one.measure for one in mine}
+        marks = best.flags | {LACKING} if lacks else best.flags
+        out.append(best.model_copy(update={"measure": r.measure, "flags": marks}))
     return out
+
+
+def _together(r: Row, of: Mapping[str, object]) -> tuple[object, ...]:
+    """What the cases share of which each is to have been attacked by all that the others were."""
+    return r.recipe, r.scale, r.dataset, r.method, of[r.measure]
 
 
 def case(r: Row) -> tuple[str, ...]:

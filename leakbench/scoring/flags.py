@@ -14,6 +14,7 @@ FEW_UNITS, FEW_CLUSTERS = 50, 10
 UNDERTRAINED, CURVE_UNKNOWN, ONE_SEED = "undertrained", "curve_unknown", "one_seed"
 # Of a curve, not of a message: tables of leakage say it in a column beside their own flags.
 OF_TRAINING = frozenset({UNDERTRAINED, CURVE_UNKNOWN})
+OF_FEW_SEEDS = frozenset({ONE_SEED, "few_seeds"})
 # Of all that a run gained, in the last quarter of its rounds (``leakbench.results.rise``). Who
 # nears a limit exponentially and is past this has come nine tenths of the way.
 STEEP = 0.1

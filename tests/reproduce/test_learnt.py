@@ -119,6 +119,17 @@ def test_what_holds_by_the_weak_attack_alone_is_no_protection():
     assert "By the strongest attack tried: does not hold here" in found.statement.sentence
 
 
+def test_an_attack_that_one_of_them_was_spared_lets_nothing_hold():
+    """Who averages names everybody, but was not asked where the noise is largest."""
+    seen = [named(x, "prototype_leakage", 0.9 - 0.15 * i, "p_leak") for i, x in enumerate(FALLING)]
+    strong = [named(x, "prototype_averaging", 1.0, "p_leak_mean") for x in FALLING[:-1]]
+    both = [*seen, *strong]
+    text = "P_leak falls with σ"
+    assert section_of(text, both) == "Holds by the paper's own attack, not by the strongest tried"
+    (found,) = [j for j in learnt.statements(both) if j.statement.text == text]
+    assert found.statement.strongest.needs.attacks == (FALLING[-1],)
+
+
 def test_a_stronger_attack_at_another_stage_is_another_question():
     seen = [named(x, "prototype_leakage", 0.9 - 0.15 * i, "p_leak") for i, x in enumerate(FALLING)]
     early = [named(x, "prototype_leakage", 1.0, "p_leak_early") for x in FALLING]

@@ -165,13 +165,14 @@ def test_an_untuned_row_still_contradicts_and_both_are_said():
 
 
 @pytest.mark.parametrize("label", ["a", "b"])
-def test_one_seed_decides_nothing_and_three_are_asked_for(label):
-    """Its interval is of the examples of one run: how runs differ is not in it."""
-    rows = [flagged(r, "one_seed") if r.label == label else r for r in (LOW, HIGH)]
+@pytest.mark.parametrize("few", ["one_seed", "few_seeds"])
+def test_one_seed_or_two_decide_nothing_and_three_are_asked_for(few, label):
+    """Their interval is of the examples of runs: how runs differ is not in it."""
+    rows = [flagged(r, few) if r.label == label else r for r in (LOW, HIGH)]
     for order in (ORDER, TURNED):
         found = judge(order, *rows)
         assert found.verdict == statements.WITHIN
-        assert f"but {label} of one seed" in found.sentence
+        assert f"but {label} of fewer than three seeds" in found.sentence
         assert (found.needs.labels, found.needs.seeds) == ((label,), power.FEWEST)
 
 
@@ -202,11 +203,42 @@ def test_an_unknown_curve_is_no_better_than_one_that_rises():
     assert ORDER.judge(whole, "cifar10", 101).verdict == statements.WITHIN
 
 
-@pytest.mark.parametrize("flag", ["control_failed", "failed_units", "loss_did_not_fall"])
+@pytest.mark.parametrize(
+    "flag", ["control_failed", "no_control", "failed_units", "loss_did_not_fall"]
+)
 @pytest.mark.parametrize("order", [ORDER, TURNED])
 def test_an_attack_that_does_not_work_decides_nothing(flag, order):
     found = judge(order, LOW, flagged(HIGH, flag))
     assert (found.verdict, found.needs.attacks) == (statements.WITHIN, ("b",))
+
+
+@pytest.mark.parametrize("order", [ORDER, TURNED])
+def test_a_number_without_an_interval_decides_nothing(order):
+    bare = HIGH.model_copy(update={"ours": HIGH.ours.model_copy(update={"low": None})})
+    found = judge(order, LOW, bare)
+    assert found.verdict == statements.WITHIN
+    assert "but b without an interval" in found.sentence
+
+
+def test_what_is_said_of_all_needs_all_of_them():
+    """Dead, or not there: nobody knows what they would have come to."""
+    falling = [line(x, v) for x, v in zip("abcd", (0.9, 0.7, 0.4, 0.1), strict=True)]
+    falls = orders.Falls("falls", UTILITY, along=tuple("abcd"))
+    equals = orders.Equals("is", UTILITY, values=(("a", 0.9), ("b", 0.7)), tolerance=0.2)
+    for order in (falls, equals):
+        assert judge(order, *falling).verdict == statements.HOLDS
+        dead = [flagged(r, "dead_run") if r.label == "b" else r for r in falling]
+        without = [r for r in falling if r.label != "b"]
+        for rows in (dead, without):
+            found = judge(order, *rows)
+            assert found.verdict == statements.WITHIN
+            assert "but b not there, or dead" in found.sentence
+
+
+def test_who_was_not_tried_may_be_the_best():
+    best = orders.Best("the best is above", UTILITY, those=("a", "c"), reference="b")
+    assert judge(best, LOW, HIGH, line("c", 0.1)).verdict == statements.FAILS
+    assert judge(best, LOW, HIGH).verdict == statements.WITHIN
 
 
 def test_who_is_to_win_and_was_not_tuned_may_yet():
