@@ -123,15 +123,27 @@ class _Made:
         return failed or any(p.lacking and p.wanted for p in self.planned)
 
     def open(self, most: int) -> dict[tuple[str, str], int]:
-        """(label, column) -> the seeds that its statements need; so many further ones at most."""
-        have = {(r.label, r.dataset): len(r.seeds) for r in self.lines}
+        """(label, column) -> the seeds that its statements need, where they are to be had.
+
+        With fewer than it takes, which are ``most`` further ones, nothing would be told.
+        """
         out = dict[tuple[str, str], int]()
         for s in self.said:
-            for label in s.needs.labels if s.needs and s.needs.seeds else ():
-                key = label, s.dataset
-                asked = min(s.needs.seeds, have[key] + most) if s.needs and s.needs.seeds else 0
-                out[key] = max(out.get(key, 0), asked)
+            if s.needs and s.needs.seeds and self._further(s) <= most:
+                asked = {(x, s.dataset): s.needs.seeds for x in s.needs.labels}
+                out |= {key: max(out.get(key, 0), seeds) for key, seeds in asked.items()}
         return out
+
+    @property
+    def fewest(self) -> int | None:
+        """The further seeds of a row with which the first of its statements could be told."""
+        return min((self._further(s) for s in self.said if s.needs and s.needs.seeds), default=None)
+
+    def _further(self, s: Statement) -> int:
+        """The most seeds that a row of it lacks."""
+        have = {(r.label, r.dataset): len(r.seeds) for r in self.lines}
+        wanted = s.needs.seeds if s.needs and s.needs.seeds else 0
+        return max(wanted - have[x, s.dataset] for x in (s.needs.labels if s.needs else ()))
 
 
 def run_reproduce(
@@ -182,6 +194,11 @@ def run_reproduce(
     if spend and (more := table.open(spend)):
         console.say(f"further seeds, because statements are open: {_further(more)}")
         table = made(planned(more))
+    elif spend and (fewest := table.fewest):
+        console.warn(
+            f"leakbench: no seed was added: with {spend} more of a row no statement would be"
+            f" decided; one takes --spend {fewest}."
+        )
     lines, said = table.lines, table.said
     with console.busy("drawing, and writing the table"):
         settings = {key: f.setting for key, f in table.found.items() if f.setting}

@@ -15,6 +15,8 @@ from leakbench.reproduce.power import (
     seeds_needed,
     seeds_of_margin,
     seeds_within,
+    surely_outside,
+    surely_within,
 )
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Order, Statement, Verdict
@@ -55,12 +57,12 @@ class Falls(Order):
         apart = f"{steps.count('below')} of {len(steps)} steps beyond their intervals"
         return (HOLDS, apart) if ends == "below" else (WITHIN, "even the ends' intervals overlap")
 
-    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
+    def needed(self, live: Mapping[str, Measurement]) -> list[Needed]:
         """The steps that rise, and the ends where they are not apart."""
         steps = [(b, a) for a, b in pairwise(live)]
         rising = [p for p in steps if relation(live[p[0]], live[p[1]], len(live)) == "out of order"]
         ends = [(self.along[-1], self.along[0])] if {*self.along} <= live.keys() else []
-        return _pairs_needed([*rising, *ends], live, seeds, len(live))
+        return _pairs_needed([*rising, *ends], live, len(live))
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,10 @@ class Less(Order):
             said += f"; {self.others} more of the paper's are not run at this scale"
         return (HOLDS if below == every else WITHIN), said
 
-    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
+    def needed(self, live: Mapping[str, Measurement]) -> list[Needed]:
         """The pairs that are not apart."""
         there = [(a, b) for a, b in self.pairs if a in live and b in live]
-        return _pairs_needed(there, live, seeds, len(there))
+        return _pairs_needed(there, live, len(there))
 
 
 @dataclass(frozen=True)
@@ -145,20 +147,20 @@ class Equals(Order):
             return OPEN, "no live run"
         near = self.tolerance
         met = all(abs(m.value - v) <= near + 1e-9 for m, v in asked)
-        if met and all(_off(m, v) <= self._reach for m, v in asked):
+        if met and all(surely_within(m, v, self._reach) for m, v in asked):
             return HOLDS, f"to {near:g}" if near else "exactly"
         if met:
             return WITHIN, "met, and its interval holds much else"
-        if all(m.lowest - near <= v <= m.highest + near for m, v in asked):
-            return WITHIN, "the interval holds it"
-        return FAILS, "outside the interval"
+        if any(surely_outside(m, v, near, len(asked)) for m, v in asked):
+            return FAILS, "outside the interval"
+        return WITHIN, "not surely outside the interval"
 
     @property
     def _reach(self) -> float:
         """How far the interval may reach."""
         return (self.tolerance or SHARE) + 1e-9
 
-    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
+    def needed(self, live: Mapping[str, Measurement]) -> list[Needed]:
         """Each that is not met, and not known to be missed, or not surely met."""
         out: list[Needed] = []
         for label, v in self.values:
@@ -166,9 +168,9 @@ class Equals(Order):
             if m is None:
                 continue
             if abs(m.value - v) > self.tolerance + 1e-9:
-                out.append(((label,), seeds_beside(m, v, seeds[label])))
-            elif _off(m, v) > self._reach:
-                out.append(((label,), seeds_within(m, v, self._reach, seeds[label])))
+                out.append(((label,), seeds_beside(m, v, self.tolerance, len(live))))
+            elif not surely_within(m, v, self._reach):
+                out.append(((label,), seeds_within(m, v, self._reach)))
         return out
 
 
@@ -219,7 +221,7 @@ class Keeps(Order):
             return WITHIN, f"a loss of more than {margin:g} is not excluded"
         return FAILS, f"one loses more than {margin:g} beyond the intervals"
 
-    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
+    def needed(self, live: Mapping[str, Measurement]) -> list[Needed]:
         """Each of which a loss beyond the margin is neither seen nor excluded."""
         ref = live[self.reference]
         if ref.meaning is None:
@@ -228,10 +230,9 @@ class Keeps(Order):
         there = [x for x in self.those if x in live]
         out: list[Needed] = []
         for label in there:
-            few, m = min(seeds[label], seeds[self.reference]), live[label]
-            pair = (ref, m) if up else (m, ref)
+            pair = (ref, live[label]) if up else (live[label], ref)
             if most_above(*pair, len(there)) > ref.meaning.matters:
-                told = seeds_of_margin(*pair, few, len(there))
+                told = seeds_of_margin(*pair, len(there))
                 out.append(((self.reference, label), told))
         return out
 
@@ -270,10 +271,10 @@ class Best(Order):
             return FAILS, f"{said}; a gain of more than {margins[0]:g} is excluded"
         return FAILS if found == "above" else WITHIN, said
 
-    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
+    def needed(self, live: Mapping[str, Measurement]) -> list[Needed]:
         """The best, beside the reference."""
         there = {label: live[label] for label in self.those if label in live}
-        return _pairs_needed([(self.reference, _highest(there))], live, seeds, len(there))
+        return _pairs_needed([(self.reference, _highest(there))], live, len(there))
 
     def ahead(self, *, upwards: bool) -> Set[str]:
         """Of whom one is above."""
@@ -308,29 +309,21 @@ class Collapses(Order):
         return super().judge(rows, dataset, printed)
 
 
-def _off(m: Measurement, value: float) -> float:
-    """How far its interval reaches from ``value``."""
-    return max(value - m.lowest, m.highest - value)
-
-
 def _highest(numbers: Mapping[str, Measurement]) -> str:
     return max(numbers, key=lambda label: numbers[label].value)
 
 
 def _pairs_needed(
-    pairs: Sequence[tuple[str, str]],
-    live: Mapping[str, Measurement],
-    seeds: Mapping[str, int],
-    among: int,
+    pairs: Sequence[tuple[str, str]], live: Mapping[str, Measurement], among: int
 ) -> list[Needed]:
     """Each of ``pairs`` that is not apart."""
     out: list[Needed] = []
     for a, b in dict.fromkeys(pairs):
         if relation(live[a], live[b], among) in ("in order", "out of order"):
-            few = min(seeds[a], seeds[b])
-            told = seeds_needed(live[a], live[b], few, among)
-            if live[b].meaning is not None:  # or for no gap that matters
-                less = seeds_of_margin(live[b], live[a], few, among)
+            told = seeds_needed(live[a], live[b], among)
+            meaning = live[b].meaning
+            if meaning is not None and meaning.scale == "linear":  # or for no gap that matters
+                less = seeds_of_margin(live[b], live[a], among)
                 told = min(filter(None, (told, less)), default=None)
             out.append(((a, b), told))
     return out

@@ -19,6 +19,7 @@ from leakbench.reproduce.recipe import Recipe
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Statement
 from leakbench.reproduce.strongest import by_strongest
+from leakbench.statistics.looks import InterimLook
 
 BEGIN, END = "<!-- made by benchmarks/reproduced.py: -->", "<!-- until here -->"
 HEADS = (
@@ -144,7 +145,8 @@ def judged(recipe: Recipe, scale: str, rows: Sequence[Row], column: str) -> list
     """
     asked = [o for o in recipe.orders_of(scale) if not o.datasets or column in o.datasets]
     printed = marks.paper_rounds(recipe).get((scale, column))
-    rows = list(map(_with_meaning, rows))
+    first = recipe.planned_seeds(scale, column)
+    rows = [_as_judged(r, first) for r in rows]
     strong = by_strongest(recipe.measures, rows)
     found = [(o.judge(rows, column, printed), o.judge(strong, column, printed)) for o in asked]
     return [s if _same(s, t) else replace(s, strongest=t) for s, t in found]
@@ -155,12 +157,14 @@ def _same(a: Statement, b: Statement) -> bool:
     return (a.live, a.verdict) == (b.live, b.verdict)
 
 
-def _with_meaning(r: Row) -> Row:
-    """What of an attack's number matters; in a file it is not told."""
-    if r.ours is None or not r.attack or r.ours.meaning is not None:
+def _as_judged(r: Row, first: int) -> Row:
+    """With what no file tells: the look that it is, and what of an attack's number matters."""
+    if r.ours is None:
         return r
-    found = kept.meaning_of(r.attack, r.metric)
-    return r.model_copy(update={"ours": r.ours.model_copy(update={"meaning": found})})
+    told: dict[str, object] = {"look": InterimLook(first, len(r.seeds))}
+    if r.attack and r.ours.meaning is None:
+        told["meaning"] = kept.meaning_of(r.attack, r.metric)
+    return r.model_copy(update={"ours": r.ours.model_copy(update=told)})
 
 
 def _holds(recipe: Recipe, scale: str, rows: Sequence[Row]) -> str:

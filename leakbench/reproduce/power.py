@@ -1,23 +1,26 @@
 """Are two rows of a table apart, and how many seeds would it take to tell?
 
 Of a gain, where both rows have numbers of the same seeds, seed by seed: what a split does to both
-does not part them. Else by their intervals, which must not touch.
+does not part them. Else by their intervals, which must not touch. Who adds seeds where nothing is
+told looks again: each look has its share of the level (``leakbench.statistics.looks.InterimLook``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Literal
 
-from leakbench.reproduce.row import Measurement
+from leakbench.reproduce.row import FEWEST, Measurement
 from leakbench.statistics.intervals import t_quantile
 from leakbench.statistics.limits import Pivot, Spread, one_sample
+from leakbench.statistics.looks import InterimLook
 
 Relation = Literal["below", "in order", "out of order", "above"]
-LEVEL = 0.05  # two-sided, over all pairs that a statement compares
+# How often, at most, a verdict of one kind is wrong: over all pairs and looks of a statement.
+LEVEL = 0.05
 MOST = 100  # seeds: of more nobody is told
-FEWEST = 3  # seeds, from which on an interval speaks of the method
 
 
 def relation(a: Measurement, b: Measurement, among: int = 1) -> Relation:
@@ -25,51 +28,70 @@ def relation(a: Measurement, b: Measurement, among: int = 1) -> Relation:
 
     ``among``: how many pairs are compared for one statement, for each of which less may err.
     """
-    if a.highest < b.lowest or _below(_paired(a, b), among):
+    alpha = LEVEL * _fewer(a, b).share / among
+    if a.highest < b.lowest or _below(_paired(a, b), alpha):
         return "below"
-    if a.lowest > b.highest or _below(_paired(b, a), among):
+    if a.lowest > b.highest or _below(_paired(b, a), alpha):
         return "above"
     return "in order" if a.value <= b.value else "out of order"
 
 
-def seeds_needed(a: Measurement, b: Measurement, seeds: int, among: int = 1) -> int | None:
+def seeds_needed(a: Measurement, b: Measurement, among: int = 1) -> int | None:
     """About how many seeds tell two rows apart, if their difference and their spread stay.
 
-    None where it would be more than ``MOST``. ``seeds``: how many the rows have now.
+    Of the next looks that there can be. None where it would be more than ``MOST``.
     """
-    if seeds < FEWEST:
-        return FEWEST
-    now = _paired(a, b)
-    if now is None:
-        return _first(seeds, lambda k: _apart(a, b, seeds, k))
-    both = now.freedom + 1  # seeds, of which either row may have more
-    return _first(seeds, lambda k: _outside(now.scaled(k / both), among))
+    fewer, now = _fewer(a, b), _paired(a, b)
+
+    def told(then: InterimLook) -> bool:
+        if now is None:
+            return _apart(a, b, _shrunk(fewer, then))
+        both = now.freedom + 1  # seeds, of which either row may have more
+        return _outside(now.scaled(then.seeds / both), LEVEL * then.share / among)
+
+    return _first(fewer, told)
 
 
-def seeds_beside(m: Measurement, limit: float, seeds: int) -> int | None:
-    """About how many seeds put all of a row's interval on one side of ``limit``, as above."""
-    return FEWEST if seeds < FEWEST else _first(seeds, lambda k: _clear(m, limit, seeds, k))
+def surely_within(m: Measurement, value: float, margin: float) -> bool:
+    """Does all of its interval lie within ``margin`` of ``value``?"""
+    return _off(m, value) * _wider(m, m.look.share) <= margin
 
 
-def seeds_within(m: Measurement, value: float, margin: float, seeds: int) -> int | None:
+def surely_outside(m: Measurement, value: float, margin: float, among: int = 1) -> bool:
+    """Does none of its interval, on either side of which it may err, lie there?"""
+    return _beyond(m, value, margin, _wider(m, m.look.share / among / 2))
+
+
+def seeds_beside(m: Measurement, value: float, margin: float, among: int = 1) -> int | None:
+    """About how many seeds put it surely outside, as above."""
+
+    def told(then: InterimLook) -> bool:
+        width = _shrunk(m.look, then) * _wider(m, then.share / among / 2)
+        return _beyond(m, value, margin, width)
+
+    return _first(m.look, told)
+
+
+def seeds_within(m: Measurement, value: float, margin: float) -> int | None:
     """About how many seeds bring all of a row's interval within ``margin`` of ``value``, likewise.
 
     Of proportions at an end, whose intervals shrink faster, they are too many.
     """
-    off = max(value - m.lowest, m.highest - value)
-    if seeds < FEWEST:
-        return FEWEST
-    return _first(seeds, lambda k: off * _shrunk(seeds, k) <= margin)
+
+    def told(then: InterimLook) -> bool:
+        return _off(m, value) * _shrunk(m.look, then) * _wider(m, then.share) <= margin
+
+    return _first(m.look, told)
 
 
 def most_above(a: Measurement, b: Measurement, among: int = 1) -> float:
-    """The most that ``a`` is above ``b``, with 95 % confidence.
+    """The most that ``a`` is above ``b``, with 95 % confidence over all looks.
 
     By both rows' intervals, or seed by seed where that says more.
     """
-    apart = a.value - b.value + math.hypot(a.highest - a.value, b.value - b.lowest)
-    d = _paired(a, b)
-    return apart if d is None else min(apart, d.upper(LEVEL / among / 2))
+    width = math.hypot(a.highest - a.value, b.value - b.lowest) * _wider(a, _share(a, b))
+    apart, d = a.value - b.value + width, _paired(a, b)
+    return apart if d is None else min(apart, d.upper(LEVEL * _fewer(a, b).share / among))
 
 
 def no_more_than(a: Measurement, b: Measurement, among: int = 1) -> float | None:
@@ -83,18 +105,35 @@ def no_more_than(a: Measurement, b: Measurement, among: int = 1) -> float | None
     return meaning.matters
 
 
-def seeds_of_margin(a: Measurement, b: Measurement, seeds: int, among: int = 1) -> int | None:
+def seeds_of_margin(a: Measurement, b: Measurement, among: int = 1) -> int | None:
     """About how many seeds tell whether ``a`` is above ``b`` by more than matters, likewise."""
-    if seeds < FEWEST or a.meaning is None:
+    if a.meaning is None:
         return FEWEST
-    above, matters = a.value - b.value, a.meaning.matters
-    width = most_above(a, b, among) - above
-    return _first(seeds, lambda k: abs(matters - above) > width * _shrunk(seeds, k))
+    fewer, above, matters = _fewer(a, b), a.value - b.value, a.meaning.matters
+    width = (most_above(a, b, among) - above) / _wider(a, _share(a, b))
+
+    def told(then: InterimLook) -> bool:
+        return abs(matters - above) > width * _shrunk(fewer, then) * _wider(a, then.share)
+
+    return _first(fewer, told)
 
 
-def _first(seeds: int, told: Callable[[int], bool]) -> int | None:
-    """The least number of seeds beyond those that there are that tells."""
-    return next((k for k in range(seeds + 1, MOST + 1) if told(k)), None)
+def _first(now: InterimLook, told: Callable[[InterimLook], bool]) -> int | None:
+    """The seeds of the first look beyond the one that there is that tells."""
+    if now.seeds < FEWEST:
+        return FEWEST
+    possible = takewhile(lambda then: then.seeds <= MOST, now.later())
+    return next((then.seeds for then in possible if told(then)), None)
+
+
+def _share(a: Measurement, b: Measurement) -> float:
+    """Of the level, where all seeds count: that of the row which was looked at more often."""
+    return min(a.look.share, b.look.share)
+
+
+def _fewer(a: Measurement, b: Measurement) -> InterimLook:
+    """Of the row with fewer seeds, which are those that both have."""
+    return min(a.look, b.look, key=lambda look: look.seeds)
 
 
 def _paired(a: Measurement, b: Measurement) -> Pivot | None:
@@ -104,29 +143,44 @@ def _paired(a: Measurement, b: Measurement) -> Pivot | None:
     return None if spread is None or spread.alike() else one_sample(spread)
 
 
-def _below(d: Pivot | None, among: int) -> bool:
+def _below(d: Pivot | None, alpha: float) -> bool:
     """Is all of the interval below 0?"""
-    return d is not None and d.upper(LEVEL / among / 2) < 0
+    return d is not None and d.upper(alpha) < 0
 
 
-def _outside(d: Pivot, among: int) -> bool:
+def _outside(d: Pivot, alpha: float) -> bool:
     """Is 0 outside of the interval?"""
-    return _below(d, among) or d.lower(LEVEL / among / 2) > 0
+    return _below(d, alpha) or d.lower(alpha) > 0
 
 
-def _apart(a: Measurement, b: Measurement, seeds: int, k: int) -> bool:
+def _apart(a: Measurement, b: Measurement, shrunk: float) -> bool:
     """Would their intervals touch no longer?"""
     low, high = (a, b) if a.value < b.value else (b, a)
     width = (low.highest - low.value) + (high.value - high.lowest)
-    return high.value - low.value > width * _shrunk(seeds, k)
+    return high.value - low.value > width * shrunk
 
 
-def _clear(m: Measurement, limit: float, seeds: int, k: int) -> bool:
-    width = m.highest - m.value if m.value < limit else m.value - m.lowest
-    return abs(m.value - limit) > width * _shrunk(seeds, k)
+def _off(m: Measurement, value: float) -> float:
+    """How far its interval reaches from ``value``."""
+    return max(value - m.lowest, m.highest - value)
 
 
-def _shrunk(seeds: int, k: int) -> float:
-    """To what part Student's interval over so many seeds shrinks with ``k``."""
-    now, then = (t_quantile(1 - LEVEL / 2, n - 1) / math.sqrt(n) for n in (seeds, k))
-    return then / now
+def _beyond(m: Measurement, value: float, margin: float, width: float) -> bool:
+    """Are it and its interval, so much wider, further than ``margin`` from ``value``?"""
+    reach = (m.highest - m.value if m.value < value else m.value - m.lowest) * width
+    return abs(m.value - value) > reach + margin
+
+
+def _wider(m: Measurement, share: float) -> float:
+    """How much further than its interval a one-sided limit of a share of the level lies."""
+    freedom = len(m.each) - 1 if len(m.each) > 1 else math.inf
+    usual, now = (t_quantile(1 - LEVEL * part, freedom) for part in (0.5, share))
+    return now / usual
+
+
+def _shrunk(now: InterimLook, then: InterimLook) -> float:
+    """To what part Student's interval over so many seeds shrinks with those of another look."""
+    first, later = (
+        t_quantile(1 - LEVEL / 2, k - 1) / math.sqrt(k) for k in (now.seeds, then.seeds)
+    )
+    return later / first

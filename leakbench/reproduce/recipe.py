@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from leakbench.federation.precision import Dtype
 from leakbench.record.policy import Policy
+from leakbench.reproduce.row import FEWEST
 from leakbench.reproduce.statements import KnownKeys, Order
 
 SCALES = ("smoke", "small", "full")
@@ -166,6 +167,15 @@ class Recipe(KnownKeys):
     def labels(self, scale: str, column: str) -> set[str]:
         """The rows of one column at ``scale``; of a sweep the one that stands for its values."""
         return {c.label for c in self.of(scale) if not c.columns or column in c.columns}
+
+    def planned_seeds(self, scale: str, column: str) -> int:
+        """How many each row has before anybody adds some; fewer than tell anything count as those.
+
+        Of a column that there is no longer, as many as the scale's own.
+        """
+        chosen = self.scales[scale]
+        own = [len(s.seeds) for s in chosen.setups if s.column == column and s.seeds]
+        return max(FEWEST, *own or [len(chosen.seeds)])
 
     def orders_of(self, scale: str) -> tuple[Order, ...]:
         """What the paper says of the cases that are run at ``scale``."""

@@ -28,6 +28,7 @@ from leakbench.results.cells import claim_cells, claimed_in
 from leakbench.results.number import Claim
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate
+from leakbench.statistics.looks import InterimLook
 
 COLUMNS = (
     *("recipe", "scale", "dataset", "task", "label", "method", "params", "measure", "metric"),
@@ -54,6 +55,7 @@ COLUMNS = (
 )
 # Columns that a table of before lacks, as does one of which no row fills them.
 LATER = ("rise", "twin", "differs_as", "kept", "each", "seconds")
+FEWEST = 3  # seeds, from which on an interval speaks of the method
 UNTUNED = "untuned"  # the flag of the best of some values of which not all were tried
 KEPT = "from an earlier table"
 # What a difference is of: the row itself, which is none of the paper's; its data, in whose place
@@ -108,6 +110,8 @@ class Measurement(Part):
     each: Seeds = {}  # of each seed; {} of what an attack found, and where nobody knows
     # How the metric is read; None of a view or a study, and of an attack's read from a file.
     meaning: Meaning | None = Field(None, exclude=True)
+    # How many seeds it is of, and how many were planned, which no file tells.
+    look: InterimLook = Field(InterimLook(FEWEST, FEWEST), exclude=True)
 
     @classmethod
     def of(

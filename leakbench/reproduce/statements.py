@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import ConfigDict
 
-from leakbench.reproduce import needs, power
+from leakbench.reproduce import needs
 from leakbench.reproduce.needs import Needed, Needs
-from leakbench.reproduce.row import UNTUNED, Measurement, Row
+from leakbench.reproduce.row import FEWEST, UNTUNED, Measurement, Row
 from leakbench.scoring import flags
 
 Verdict = Literal[
@@ -84,8 +84,8 @@ class Order(KnownKeys, ABC):
     def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
         """Of the live numbers by label: the verdict, and what has to be added to them."""
 
-    def needed(self, live: Mapping[str, Measurement], seeds: Mapping[str, int]) -> list[Needed]:
-        """What is open of it by how many ``seeds`` of each label there are, and what would tell."""
+    def needed(self, live: Mapping[str, Measurement]) -> list[Needed]:
+        """What is open of it, and how many seeds would tell."""
         return []
 
     def whole(self, verdict: Verdict) -> Sequence[str]:
@@ -185,8 +185,8 @@ class Order(KnownKeys, ABC):
             return lacking
         counts = {x: len(r.seeds) for x, r in rows.items()}
         seconds = {x: r.seconds for x, r in rows.items()}
-        alone = [((x,), power.FEWEST) for x, r in rows.items() if flags.OF_FEW_SEEDS & r.flags]
-        return needs.of_seeds([*self.needed(live, counts), *alone], counts, seconds)
+        alone = [((x,), FEWEST) for x, r in rows.items() if flags.OF_FEW_SEEDS & r.flags]
+        return needs.of_seeds([*self.needed(live), *alone], counts, seconds)
 
 
 class _Doubt(NamedTuple):

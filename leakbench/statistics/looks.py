@@ -7,7 +7,9 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 LOOKS = (3, 5, 8, 12, 20)  # seeds
 
@@ -31,3 +33,26 @@ def reached(looks: Sequence[int], seeds: int) -> tuple[tuple[int, float], ...]:
     """
     each = tuple(zip(looks, level_shares(looks), strict=True))
     return tuple(look for look in each if look[0] <= seeds) or ((seeds, each[0][1]),)
+
+
+class InterimLook(NamedTuple):
+    """What ``seeds`` seeds are looked at where ``first`` were planned, and nobody said how often.
+
+    Each further look has up to twice as many seeds as the one before, and half of its share.
+    """
+
+    first: int
+    seeds: int
+
+    @property
+    def share(self) -> float:
+        """Of the level: a half, a quarter of the next look, and so on."""
+        return 0.5 ** (1 + max(0, math.ceil(math.log2(self.seeds / self.first))))
+
+    def later(self) -> Iterator[InterimLook]:
+        """The looks with more seeds, without an end."""
+        count = self.first
+        while True:
+            if count > self.seeds:
+                yield InterimLook(self.first, count)
+            count *= 2

@@ -1,19 +1,22 @@
 """What is apart seed by seed, and how many seeds it would take where nothing is."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from leakbench.federation.utility import METRICS
 from leakbench.reproduce import between, needs, orders, power, statements
-from leakbench.reproduce.row import Measurement, Row, read_rows, write_rows
+from leakbench.reproduce.row import FEWEST, Measurement, Row, read_rows, write_rows
+from leakbench.statistics.looks import InterimLook
 
 
 def gained(values, width=0.2):
-    """A gain over seeds 0, 1, ...; of a number alone nobody knows its seeds."""
+    """A gain over seeds 0, 1, ...; of a number alone nobody knows its seeds, which are three."""
     each = {} if isinstance(values, float) else dict(enumerate(values))
     value = values if isinstance(values, float) else sum(values) / len(values)
-    ends = {"low": value - width, "high": value + width}
-    return Measurement(value=value, n=100, unit="test unit", each=each, **ends)
+    more = {"low": value - width, "high": value + width, "look": InterimLook(3, len(each) or 3)}
+    return Measurement(value=value, n=100, unit="test unit", each=each, **more)
 
 
 def row(label, ours, seconds=None, seeds=3, **more):
@@ -56,7 +59,7 @@ def test_pairs_without_a_difference_are_seldom_told_apart():
     assert wrong / 400 < 0.08
 
 
-def test_as_many_seeds_as_are_asked_for_tell_and_one_fewer_do_not():
+def test_as_many_seeds_as_are_asked_for_tell_and_the_look_before_does_not():
     rng, mean, spread = np.random.default_rng(1), 0.03, 0.03
 
     def sides(n):
@@ -65,28 +68,26 @@ def test_as_many_seeds_as_are_asked_for_tell_and_one_fewer_do_not():
         noise = spread * (noise - noise.mean()) / noise.std(ddof=1)
         return gained(split.tolist()), gained((split + mean + noise).tolist())
 
-    k = power.seeds_needed(*sides(3), 3)
-    assert 4 < k < power.MOST
-    assert [power.relation(*sides(n)) for n in (k - 1, k)] == ["in order", "below"]
-    assert power.seeds_needed(gained([0.5]), gained([0.6]), 1) == power.FEWEST
-    assert power.seeds_needed(gained([0.5] * 3), gained([0.5] * 3), 3) is None
+    k = power.seeds_needed(*sides(3))
+    assert k == 12
+    assert [power.relation(*sides(n)) for n in (k // 2, k)] == ["in order", "below"]
+    assert power.seeds_needed(gained([0.5]), gained([0.6])) == FEWEST
+    assert power.seeds_needed(gained([0.5] * 3), gained([0.5] * 3)) is None
 
 
 def test_what_is_needed_goes_by_the_seeds_that_both_have():
     """One row has two seeds more than the other: those are no pairs."""
     a, b = gained([0.5, 0.52, 0.54]), gained([0.53, 0.54, 0.6, 0.1, 0.9])
-    few = b.model_copy(update={"each": {s: b.each[s] for s in range(3)}})
-    assert power.seeds_needed(a, b, 3) == power.seeds_needed(a, few, 3)
-    assert power.seeds_needed(a, b, 5) == max(power.seeds_needed(a, few, 3), 6)
+    few = gained([b.each[s] for s in range(3)])
+    assert power.seeds_needed(a, b) == power.seeds_needed(a, few) == 6
 
 
 def test_of_an_old_table_intervals_are_shrunk():
     a, b = gained(0.5, 0.05), gained(0.56, 0.05)
-    k = power.seeds_needed(a, b, 3)
-    assert 4 <= k <= 6  # Student's of three seeds is wide
-    assert power.seeds_needed(a, gained(0.59, 0.05), 3) < k + 1
-    assert power.seeds_beside(a, 0.54, 3) == 4
-    assert power.seeds_beside(a, 0.5001, 3) is None
+    assert power.seeds_needed(a, b) == 6  # Student's of three seeds is wide
+    assert power.seeds_needed(a, gained(0.51, 0.05)) > 6
+    assert power.seeds_beside(a, 0.54, 0.0) == 6
+    assert power.seeds_beside(a, 0.5001, 0.0) is None
 
 
 class TestStatements:
@@ -270,3 +271,57 @@ class TestNothingThatMatters:
             live = {"a": number(0, 0.2, low.tolist()), "b": number(0, 0.2, high.tolist())}
             wrong += one.verdict(live)[0] == statements.FAILS
         assert wrong / 400 < 0.05
+
+
+class TestLooks:
+    """Who adds seeds where nothing is told looks again, until something is."""
+
+    def verdicts(self, rng, looks, gap=0.0):
+        """Of two rows alike but for ``gap``: what it says with more and more seeds."""
+        order, split = orders.Less("x", "u", pairs=(("a", "b"),)), rng.normal(0.5, 0.1, max(looks))
+        both = {x: split + rng.normal(0, 0.04, max(looks)) for x in "ab"}
+        both["b"] += gap
+        for n in looks:
+            live = {x: number(0, 0.5, values[:n].tolist()) for x, values in both.items()}
+            yield order.verdict(live)[0]
+
+    @pytest.mark.parametrize(("verdict", "gap"), [("HOLDS", 0.0), ("FAILS", 0.02)])
+    def test_who_looks_until_it_is_told_is_told_the_false_seldom(self, verdict, gap):
+        """A gain that is none, and of one of the margin that there is none."""
+        rng, wrong, said = np.random.default_rng(4), 0, getattr(statements, verdict)
+        for _ in range(1000):
+            wrong += said in list(self.verdicts(rng, (3, 6, 12, 24), gap))
+        assert wrong / 1000 < 0.06
+
+    def test_seeds_that_were_planned_cost_nothing(self):
+        planned = number(0, 0.5, [0.5, 0.52, 0.54, 0.5, 0.53, 0.55])
+        other = number(0, 0.5, [0.51, 0.55, 0.55, 0.51, 0.56, 0.57])
+        told = [
+            power.most_above(
+                *(m.model_copy(update={"look": InterimLook(k, 6)}) for m in (other, planned))
+            )
+            for k in (6, 3)
+        ]
+        assert told[0] < told[1]
+
+    def test_half_the_budget_of_a_look_is_not_spent(self):
+        assert [look.seeds for look in itertools.islice(InterimLook(3, 4).later(), 3)] == [
+            6,
+            12,
+            24,
+        ]
+        assert [InterimLook(3, n).share for n in (1, 3, 4, 6, 7, 12)] == [1 / 2] * 2 + [
+            1 / 4
+        ] * 2 + [1 / 8] * 2
+
+
+class TestValuesThatAreMet:
+    """Each of several values has its own chance to be missed by luck."""
+
+    def test_of_ten_that_are_met_it_is_seldom_said_that_one_is_not(self):
+        rng, wrong, values = np.random.default_rng(5), 0, tuple((f"x{i}", 0.5) for i in range(10))
+        order = orders.Equals("x", "u", values=values, tolerance=0.001)
+        for _ in range(300):
+            live = {x: gained(v + float(rng.normal(0, 0.05)), 0.098) for x, v in values}
+            wrong += order.verdict(live)[0] == statements.FAILS
+        assert wrong / 300 < 0.05

@@ -130,26 +130,30 @@ class TestSpend:
         # After twelve rounds all are as good as dead.
         monkeypatch.setattr(Row, "dead", property(lambda _: False))
         monkeypatch.setattr(statements, "_DOUBTS", ())
-        code, said, err = cli(TINY.name, "--spend", "1")
+        code, _, err = cli(TINY.name, "--spend", "1")
         assert code == 0
-        assert "It needs about 3 seeds (FedAwS, FedAvg), about 0.0 hours." in said
-        assert "further seeds, because statements are open: FedAwS (cifar100) 2" in err
+        assert "with 1 more of a row no statement would be decided; one takes --spend 2." in err
+        assert self.lines(tmp_path)["FedAwS"]["seeds"] == "0"
+        code, said, err = cli(TINY.name, "--spend", "2")
+        assert code == 0
+        assert "It needs about 48 seeds (FedAwS, FedAvg), about 0.0 hours." in said
+        assert "further seeds, because statements are open: FedAwS (cifar100) 3" in err
         found = self.lines(tmp_path)
         assert [found[x]["seeds"] for x in ("FedAwS", "FedGN(0.5)", "FedAvg")] == [
-            "0|1",
+            "0|1|2",
             "0",
-            "0|1",
+            "0|1|2",
         ]
         assert found["FedAwS"]["each"].startswith('{"0":')
-        assert len(list((tmp_path / "runs").iterdir())) == 5
+        assert len(list((tmp_path / "runs").iterdir())) == 7
         took = [found[x]["seconds"] for x in ("FedAwS", "FedAvg")]
         assert all(float(x) > 0 for x in took)
         # Without it they are still there, and nothing is trained.
         assert cli(TINY.name)[0] == 0
         again = self.lines(tmp_path)
-        assert again["FedAwS"]["seeds"] == "0|1"
+        assert again["FedAwS"]["seeds"] == "0|1|2"
         assert [again[x]["seconds"] for x in ("FedAwS", "FedAvg")] == took
-        assert len(list((tmp_path / "runs").iterdir())) == 5
+        assert len(list((tmp_path / "runs").iterdir())) == 7
 
     def test_it_spends_nothing_where_nothing_is_open(self, cli, tmp_path, monkeypatch):
         monkeypatch.setattr(OPEN.__class__, "needed", lambda *_: [])
