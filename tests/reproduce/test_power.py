@@ -296,23 +296,18 @@ class TestLooks:
     def test_seeds_that_were_planned_cost_nothing(self):
         planned = number(0, 0.5, [0.5, 0.52, 0.54, 0.5, 0.53, 0.55])
         other = number(0, 0.5, [0.51, 0.55, 0.55, 0.51, 0.56, 0.57])
-        told = [
-            power.most_above(
-                *(m.model_copy(update={"look": InterimLook(k, 6)}) for m in (other, planned))
-            )
-            for k in (6, 3)
-        ]
+        told = []
+        for first in (6, 3):
+            look = {"look": InterimLook(first, 6)}
+            pair = (other.model_copy(update=look), planned.model_copy(update=look))
+            told.append(power.most_above(*pair))
         assert told[0] < told[1]
 
-    def test_half_the_budget_of_a_look_is_not_spent(self):
-        assert [look.seeds for look in itertools.islice(InterimLook(3, 4).later(), 3)] == [
-            6,
-            12,
-            24,
-        ]
-        assert [InterimLook(3, n).share for n in (1, 3, 4, 6, 7, 12)] == [1 / 2] * 2 + [
-            1 / 4
-        ] * 2 + [1 / 8] * 2
+    def test_each_look_has_twice_the_seeds_and_half_the_share(self):
+        later = itertools.islice(InterimLook(3, 4).later(), 3)
+        assert [look.seeds for look in later] == [6, 12, 24]
+        shares = {n: InterimLook(3, n).share for n in (1, 3, 4, 6, 7, 12)}
+        assert shares == {1: 1 / 2, 3: 1 / 2, 4: 1 / 4, 6: 1 / 4, 7: 1 / 8, 12: 1 / 8}
 
 
 class TestValuesThatAreMet:
