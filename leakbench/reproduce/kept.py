@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from leakbench.attacking.metric import Metric
@@ -28,10 +28,10 @@ _MEASURED = (
 )
 _OF_SEEDS = frozenset(("one_seed", "few_seeds"))
 
-Earlier = Mapping[str, Row]  # by what must be the same
+Place = tuple[str, str, str]  # in a table
 
 
-def earlier(path: Path, planned: Sequence[Planned]) -> Earlier:
+def earlier(path: Path, planned: Sequence[Planned]) -> Sequence[Row]:
     """The rows of the table at ``path`` that come of runs.
 
     There are none where there is no table, nothing was left out, or a row is there twice.
@@ -40,25 +40,37 @@ def earlier(path: Path, planned: Sequence[Planned]) -> Earlier:
         BrokenFile: the table is damaged.
     """
     if not path.is_file() or all(p.wanted for p in planned):
-        return {}
+        return ()
     found = [r for r in row.read_rows(path) if r.ours and _sound(r)]
-    count = Counter(map(_key, found))
-    return {_key(r): r for r in found if count[_key(r)] == 1}
+    count = Counter(map(_place, found))
+    return [r for r in found if count[_place(r)] == 1]
 
 
 def joined(
-    rows: Sequence[Row], before: Earlier, planned: Sequence[Planned], runs: Path
+    rows: Sequence[Row], before: Sequence[Row], planned: Sequence[Planned], runs: Path
 ) -> list[Row]:
     """``rows``, with the earlier ones in the place of those that ``--only`` left out.
 
     An earlier row stays where it is of the same runs, but for their seeds: their names say every
     parameter. Where one of them still lies below ``runs``, what it says now counts, and be it
-    nothing. What no run was needed for is not kept, because it is soon made again.
+    nothing. Of a column of which nothing was asked for a row stays as it is where its recipe or its
+    data are others by now: all of it was made alike. What no run was needed for is not kept,
+    because it is soon made again.
     """
     cases = {p.key: p for p in planned}
     there = {path.name for path in runs.glob("*")}
-    gone = {k: r for k, r in before.items() if there.isdisjoint(r.runs)}
-    return [_either(r, gone.get(_key(r)), cases[r.label, r.dataset]) for r in rows]
+    asked = {p.setup.column for p in planned if p.wanted}
+    found = {_place(r): r for r in before}
+    out = []
+    for r in rows:
+        then, case = found.get(_place(r)), cases[r.label, r.dataset]
+        if case.wanted or r.ours or then is None:
+            out.append(r)
+        elif _key(r) == _key(then) and _settings(then.runs) <= _settings(case.folders):
+            out.append(_standing(r, then, case) if there.isdisjoint(then.runs) else r)
+        else:
+            out.append(r if r.dataset in asked else _standing(r, then, case, alike=False))
+    return out
 
 
 def timed(rows: Sequence[Row], path: Path) -> list[Row]:
@@ -86,22 +98,19 @@ def kept_sentence(rows: Sequence[Row], recipe: Recipe) -> str:
     return text + " The figure shows no curves of theirs." * bool(recipe.figure)
 
 
-def _either(now: Row, before: Row | None, case: Planned) -> Row:
-    if case.wanted or now.ours or before is None:
-        return now
-    if not _settings(before.runs) <= _settings(case.folders):
-        return now
+def _standing(now: Row, before: Row, case: Planned, *, alike: bool = True) -> Row:
+    """``now``, with what was measured ``before``, and where not ``alike``, what that was of."""
     # Of attacks the table names no code.
     stale = set() if _by_this_code(before, case) else {"stale_run"}
     stale |= {"stale_attack"} if before.attack else set()
     marks = (before.flags - _OF_SEEDS) | flags.of_seeds(len(before.seeds)) | stale
-    marks |= {"stand_in_data"} if case.setup.stand_in else set()
+    marks |= {"stand_in_data"} if now.task == before.task and case.setup.stand_in else set()
     measured = {k: getattr(before, k) for k in _MEASURED}
     if len(before.seeds) != len(case.seeds):  # which is among what differs
         measured |= {"differs": before.differs, "differs_as": before.differs_as}
     claim = claims.claim_beside(now.claim, unofficial="unofficial_data" in marks)
     said = {"flags": frozenset(marks), "claim": claim, "note": before.note, "kept": True}
-    return now.model_copy(update={**measured, **said})
+    return (now if alike else before).model_copy(update={**measured, **said})
 
 
 def _by_this_code(before: Row, case: Planned) -> bool:
@@ -151,6 +160,10 @@ def meaning_of(attack: str, metric: str) -> Meaning | None:
 
 def _inside(value: float, low: float | None, high: float | None) -> bool:
     return (low is None or value >= low) and (high is None or value <= high)
+
+
+def _place(r: Row) -> Place:
+    return r.dataset, r.label, r.measure
 
 
 def _key(r: Row) -> str:

@@ -306,6 +306,31 @@ class TestCommand:
         assert not found["p_leak"]["value"]
         assert "left out by --only" in found["p_leak"]["note"]
 
+    def test_a_column_of_which_nothing_was_asked_stays_whatever_its_recipe_says_now(
+        self, cli, tmp_path, alone, monkeypatch
+    ):
+        (setup,) = SMOKE.setups
+        setups = (replace(setup, rounds=setup.rounds + 1), replace(setup, split="B"))
+        scales = {"smoke": replace(SMOKE, setups=setups)}
+        monkeypatch.setitem(catalogue.RECIPES, TINY.name, replace(TINY, scales=scales))
+        path = tmp_path / "results" / "tiny-table" / "smoke.csv"
+        shutil.copytree(alone["FedAwS"], tmp_path, dirs_exist_ok=True)
+        before = [r for r in table(path) if r["value"]]
+        assert cli("tiny-table", "--only", "FedAvg", "--only", "cifar100, B", "-q")[0] == 0
+        after = [r for r in table(path) if r["value"]]
+        assert {r["dataset"] for r in after} == {"cifar100", "cifar100, B"}
+        stay = [r for r in after if r["dataset"] == "cifar100"]
+        assert [r["measure"] for r in stay] == [r["measure"] for r in before]
+        for old, new in zip(before, stay, strict=True):
+            same = ("rounds", "params", "value", "low", "high", "runs", "differs", "claimed")
+            assert [new[x] for x in same] == [old[x] for x in same]
+            assert new["kept"] == "yes"
+            assert set(old["flags"].split("|")) <= set(new["flags"].split("|"))
+        # Where a row of it is made anew, those of the other recipe do not stand beside it.
+        assert cli("tiny-table", "--only", "FedAvg", "-q")[0] == 0
+        left = [r["label"] for r in table(path) if r["value"] and r["dataset"] == "cifar100"]
+        assert {*left} == {"FedAvg"}
+
     def test_one_seed_does_not_count_as_three(self, tiny, cli, tmp_path, alone):
         def thrice(r):
             return r | {"runs": "|".join([r["runs"]] * 3), "seeds": "0|0|0"}
