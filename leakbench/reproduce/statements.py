@@ -22,7 +22,7 @@ from leakbench.scoring import flags
 Verdict = Literal[
     "holds", "neither shown nor contradicted", "does not hold here", "cannot be judged here"
 ]
-LACKING = "lacking_attack"  # of a row: others of its method have a number of a rival that it lacks
+LACKING = "lacking_attack"  # of a row: a rival is asked of its method, and has no number here
 HOLDS: Verdict = "holds"
 WITHIN: Verdict = "neither shown nor contradicted"
 FAILS: Verdict = "does not hold here"
@@ -208,7 +208,7 @@ _DOUBTS = (
     _Doubt(frozenset({flags.CURVE_UNKNOWN}), "of an unknown curve", "curves"),
     _Doubt(flags.OF_FEW_SEEDS, "of fewer than three seeds", ""),
     _Doubt(flags.OPEN | {"control_failed", "no_control"}, "attacked too weakly", "attacks"),
-    _Doubt(frozenset({LACKING}), "without an attack that the others had", "attacks"),
+    _Doubt(frozenset({LACKING}), "not attacked by all that its recipe asks", "attacks"),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -23,6 +23,7 @@ from leakbench.reproduce.statements import LACKING
 
 PAPER = "paper"
 SHOWN = 2  # settings of an attack
+HALF = 0.5  # of what there is
 TOO_WEAK = "too weak or too few to judge"
 LEAKS = "more than a blind guess"
 
@@ -97,6 +98,11 @@ class Rivals:
         """Does an attack's interval leave the blind guess behind?"""
         return any(_beyond(r, up=self._sign > 0) for r in self.rows)
 
+    @property
+    def leaks(self) -> bool:
+        """Does an attack surely get half of what there is?"""
+        return any((surely(r) or 0.0) >= HALF for r in self.rows)
+
     def untried(self, rows: Sequence[Row], known: Fits) -> list[str]:
         """Attacks with no number here that measure this and fit what the method sends.
 
@@ -170,28 +176,23 @@ def by_strongest(measures: Sequence[Measure], rows: Sequence[Row]) -> list[Row]:
     """``rows``, with the strongest attacker's number in the place of every other's.
 
     Rivals are here those on one metric at one stage, on probes or on what was sent. A row is marked
-    ``LACKING`` where one of them has a number on another case of its method, and none here.
+    ``LACKING`` where a rival that is to be asked of its method has no number here.
     """
     of = {m.key: (m.metric, m.stage, m.probe) for m in measures if m.attack}
     asked: dict[tuple[object, ...], list[Row]] = {}
-    everywhere: dict[tuple[object, ...], set[str]] = {}
     for r in rows:
         if r.attack and r.ours and r.ours.n and r.measure in of:
             asked.setdefault((*case(r), of[r.measure]), []).append(r)
-            everywhere.setdefault(_together(r, of), set()).add(r.measure)
     out = []
     for r in rows:
         mine = asked.get((*case(r), of.get(r.measure)), []) if r.attack else []
         best = Rivals(tuple(mine), ()).best if mine else r
-        lacks = bool(mine) and everywhere[_together(r, of)] - {one.measure for one in mine}
+        wanted = {m.key for m in measures if m.key in of and m.asks(r.method)} if mine else set()
+        rivals_of = {key for key in wanted if of[key] == of[r.measure]}
+        lacks = rivals_of - {one.measure for one in mine}
         marks = best.flags | {LACKING} if lacks else best.flags
         out.append(best.model_copy(update={"measure": r.measure, "flags": marks}))
     return out
-
-
-def _together(r: Row, of: Mapping[str, object]) -> tuple[object, ...]:
-    """What the cases share of which each is to have been attacked by all that the others were."""
-    return r.recipe, r.scale, r.dataset, r.method, of[r.measure]
 
 
 def case(r: Row) -> tuple[str, ...]:
@@ -202,8 +203,9 @@ def case(r: Row) -> tuple[str, ...]:
 def worst(asked: Sequence[Rivals]) -> list[Rivals]:
     """Of each case's metric on a task the table that speaks worst of it.
 
-    Live runs before dead ones, then the largest share as it is printed; of equals one that leaves
-    the blind guess behind, then one whose attack works, then where more was tried.
+    Live runs before dead ones; then one that surely leaks half of what there is, then one that
+    leaves the blind guess behind, however large the share of others may look; then the largest
+    share as it is printed; of equals one whose attack works, then where more was tried.
     """
     found: dict[tuple[str, str, str], Rivals] = {}
     for q in asked:
@@ -212,9 +214,10 @@ def worst(asked: Sequence[Rivals]) -> list[Rivals]:
     return list(found.values())
 
 
-def _weight(q: Rivals) -> tuple[bool, float, bool, bool, int]:
+def _weight(q: Rivals) -> tuple[bool, bool, bool, float, bool, int]:
     got = share(q.telling)
-    return not q.dead, round(got or 0.0, 2), q.beyond, got is not None, len(q.rows)
+    least = round(got or 0.0, 2)
+    return not q.dead, q.leaks, q.beyond, least, got is not None, len(q.rows)
 
 
 def number_of_row(r: Row) -> float:

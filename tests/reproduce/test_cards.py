@@ -433,6 +433,16 @@ def test_a_failed_controls_leak_in_another_table_is_not_hidden(kinder):
         assert q.verdict() == "more than a blind guess"
 
 
+@pytest.mark.parametrize(("few", "many"), [(0.3, 0.29), (0.7, 0.69)])
+def test_a_sure_number_is_not_hidden_behind_a_larger_one_that_tells_nothing(few, many):
+    """Of five clients and of five hundred."""
+    unsure = question({**at(few, 0.0, 0.95, control=1.0), "recipe": "unsure"})
+    sure = question({**at(many, many - 0.04, many + 0.04, control=1.0), "recipe": "sure"})
+    for both in ([*unsure, *sure], [*sure, *unsure]):
+        (q,) = worst([*rivals(both)])
+        assert q.best.recipe == "sure"
+
+
 def test_a_number_with_power_comes_before_one_without():
     able, unable = question({**NOTHING, "recipe": "able"}), question({**BLIND, "recipe": "unable"})
     for both in ([*able, *unable], [*unable, *able]):

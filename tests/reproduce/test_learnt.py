@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leakbench.reproduce import cards, learnt
+from leakbench.reproduce import cards, catalogue, learnt
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.reproduce.statements import FAILS, HOLDS
 
@@ -101,15 +101,34 @@ def named(label, attack, value, measure, **params):
 
 
 FALLING = [f"FedGN(0.{k})" for k in range(1, 6)]
+PAPERS = [named(x, "prototype_leakage", 0.9 - 0.15 * i, "p_leak") for i, x in enumerate(FALLING)]
+
+
+def rivals_of_the_papers():
+    """Its measure by all other attackers whom the recipe asks of this method: they get as much."""
+    measures = catalogue.find_recipe("fedhide-table4").measures
+    asked = [m for m in measures if m.attack and m.asks("fedgn") and m.key != "p_leak"]
+    for m in asked:
+        if (m.metric, m.stage, m.probe) == ("p_leak", "", False):
+            alike = {"attack": m.attack, "measure": m.key, "attack_params": dict(m.params)}
+            yield from (r.model_copy(update=alike) for r in PAPERS)
+
+
+def test_who_asked_no_attack_but_the_papers_has_no_protection():
+    """All lines of the others taken out of a table, it says less than before."""
+    text = "P_leak falls with σ"
+    assert section_of(text, [*PAPERS, *rivals_of_the_papers()]) == "Holds"
+    assert section_of(text, PAPERS) == "Holds by the paper's own attack, not by the strongest tried"
+    (found,) = [j for j in learnt.statements(PAPERS) if j.statement.text == text]
+    assert found.statement.strongest.needs.attacks == tuple(FALLING)
 
 
 def test_what_holds_by_the_weak_attack_alone_is_no_protection():
     """The paper's measure falls with the noise; who averages names everybody."""
-    seen = [named(x, "prototype_leakage", 0.9 - 0.15 * i, "p_leak") for i, x in enumerate(FALLING)]
     text = "P_leak falls with σ"
-    assert section_of(text, seen) == "Holds"
+    others = [r for r in rivals_of_the_papers() if r.measure != "p_leak_mean"]
     strong = [named(x, "prototype_averaging", 1.0, "p_leak_mean") for x in FALLING]
-    both = [*seen, *strong]
+    both = [*PAPERS, *others, *strong]
     assert section_of(text, both) == "Holds by the paper's own attack, not by the strongest tried"
     (line,) = [x for x in learnt.learnt(both) if x.startswith(f"* {text}")]
     assert "FedGN(0.5) 0.300" in line
@@ -121,9 +140,9 @@ def test_what_holds_by_the_weak_attack_alone_is_no_protection():
 
 def test_an_attack_that_one_of_them_was_spared_lets_nothing_hold():
     """Who averages names everybody, but was not asked where the noise is largest."""
-    seen = [named(x, "prototype_leakage", 0.9 - 0.15 * i, "p_leak") for i, x in enumerate(FALLING)]
+    others = [r for r in rivals_of_the_papers() if r.measure != "p_leak_mean"]
     strong = [named(x, "prototype_averaging", 1.0, "p_leak_mean") for x in FALLING[:-1]]
-    both = [*seen, *strong]
+    both = [*PAPERS, *others, *strong]
     text = "P_leak falls with σ"
     assert section_of(text, both) == "Holds by the paper's own attack, not by the strongest tried"
     (found,) = [j for j in learnt.statements(both) if j.statement.text == text]
@@ -131,9 +150,9 @@ def test_an_attack_that_one_of_them_was_spared_lets_nothing_hold():
 
 
 def test_a_stronger_attack_at_another_stage_is_another_question():
-    seen = [named(x, "prototype_leakage", 0.9 - 0.15 * i, "p_leak") for i, x in enumerate(FALLING)]
     early = [named(x, "prototype_leakage", 1.0, "p_leak_early") for x in FALLING]
-    assert section_of("P_leak falls with σ", [*seen, *early]) == "Holds"
+    both = [*PAPERS, *rivals_of_the_papers(), *early]
+    assert section_of("P_leak falls with σ", both) == "Holds"
 
 
 def section_of(text, rows):

@@ -15,7 +15,6 @@ from leakbench.reproduce.strongest import Rivals, number_of_row, share, spelled,
 # ensemble, and an acquittal needs that.
 Standing = Literal["leaks", "leaks_in_part", "cannot_tell", "too_weak", "dead_run"]
 STANDINGS: tuple[Standing, ...] = get_args(Standing)
-HALF = 0.5
 
 
 class Gain(Part):
@@ -139,7 +138,7 @@ def standing(q: Rivals) -> Standing:
     """By the 95 % intervals of each attack alone."""
     if q.dead:
         return "dead_run"
-    if any((surely(r) or 0.0) >= HALF for r in q.rows):
+    if q.leaks:
         return "leaks"
     if q.beyond:
         return "leaks_in_part"
