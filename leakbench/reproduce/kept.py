@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,16 +33,14 @@ Place = tuple[str, str, str]  # in a table
 def earlier(path: Path, planned: Sequence[Planned]) -> Sequence[Row]:
     """The rows of the table at ``path`` that come of runs.
 
-    There are none where there is no table, nothing was left out, or a row is there twice.
+    There are none where there is no table, or nothing was left out.
 
     Raises:
         BrokenFile: the table is damaged.
     """
     if not path.is_file() or all(p.wanted for p in planned):
         return ()
-    found = [r for r in row.read_rows(path) if r.ours and _sound(r)]
-    count = Counter(map(_place, found))
-    return [r for r in found if count[_place(r)] == 1]
+    return [r for r in row.read_rows(path) if r.ours and _sound(r)]
 
 
 def joined(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from leakbench.base.errors import BrokenFile
 from leakbench.federation.utility import METRICS
 from leakbench.reproduce import row, sweeps
 from leakbench.reproduce.differs import printed
@@ -28,9 +29,14 @@ def marked_rows(recipe: Recipe | None, path: Path) -> list[Row]:
     """The table at ``path``, marked; None: of no recipe that is there today.
 
     Raises:
-        BrokenFile: it is damaged.
+        BrokenFile: it is damaged, or not of the recipe and scale that its place names.
     """
-    return marked(recipe, row.read_rows(path))
+    rows = row.read_rows(path)
+    if rows and (rows[0].recipe, rows[0].scale) != (path.parent.name, path.stem):
+        raise BrokenFile(
+            f"{path} is damaged (it is {rows[0].recipe} at scale {rows[0].scale}). Make it again."
+        )
+    return marked(recipe, rows)
 
 
 def marked(recipe: Recipe | None, rows: Sequence[Row]) -> list[Row]:

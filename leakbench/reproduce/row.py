@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import starmap, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -112,6 +112,12 @@ class Measurement(Part):
     meaning: Meaning | None = Field(None, exclude=True)
     # How many seeds it is of, and how many were planned, which no file tells.
     look: InterimLook = Field(InterimLook(FEWEST, FEWEST), exclude=True)
+
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        if not self.lowest - 1e-9 <= self.value <= self.highest + 1e-9:
+            raise ValueError("the value is not within its interval")
+        return self
 
     @classmethod
     def of(
@@ -265,15 +271,44 @@ def read_rows(path: Path) -> list[Row]:
     """A table that ``write`` wrote.
 
     Raises:
-        BrokenFile: it is missing, a column lacks, or a cell is not what its column says.
+        BrokenFile: it is missing, a column lacks, a cell is not what its column says, or its rows
+            are of no one table.
     """
-    try:
-        needed = [c for c in COLUMNS if c not in LATER]
-        return [_row(line) for line in read_csv(path, needed)]
-    except ValidationError as error:
-        what = error.errors()[0]
-        where = ".".join(map(str, what["loc"])) or "a row"
-        raise BrokenFile(f"{path} is damaged ({where}: {what['msg']}). Make it again.") from None
+    rows = []
+    for line in read_csv(path, [c for c in COLUMNS if c not in LATER]):
+        try:
+            rows.append(_row(line))
+        except ValidationError as error:
+            what = error.errors()[0]
+            where = ", ".join(filter(None, (line["label"], *map(str, what["loc"]))))
+            raise BrokenFile(
+                f"{path} is damaged ({where}: {what['msg']}). Make it again."
+            ) from None
+    if told := next(_unlike(rows), ""):
+        raise BrokenFile(f"{path} is damaged ({told}). Make it again.")
+    return rows
+
+
+def _unlike(rows: Sequence[Row]) -> Iterator[str]:
+    """What rows have that are of no one table: what is compared in it would not be alike."""
+    seen = set[tuple[str, ...]]()
+    one = dict[tuple[str, ...], object]()
+    for r in rows:
+        place = (r.dataset, r.label, r.measure)
+        if place in seen:
+            yield f"{r.label}, {r.measure}: a row is there twice"
+        seen.add(place)
+        alike: dict[tuple[str, ...], object] = {
+            ("recipe",): r.recipe,
+            ("scale",): r.scale,
+            ("metric", r.measure): r.metric,
+            ("attack", r.measure): (r.attack, canonical(r.attack_params or {})),
+        }
+        if r.ours:
+            alike |= {("task", r.dataset): r.task, ("rounds", r.dataset): r.rounds}
+        for what, value in alike.items():
+            if one.setdefault(what, value) != value:
+                yield f"{r.label}, {r.measure}: another {what[0]} than in a row before"
 
 
 def _row(line: Mapping[str, str]) -> Row:

@@ -288,11 +288,8 @@ class TestCommand:
         [
             {"runs": "digits-fedaws-00000000-s0"},
             {"params": '{"lr":0.5}'},
-            {"attack_params": '{"rung":"x"}'},
-            {"recipe": "fedhide-table4"},
             {"seeds": "0|1|2"},
-            {"value": "7.0"},
-            {"value": "0.2"},
+            {"value": "7.0", "high": "7.5"},
             {"value": "-3.0", "low": "-4.0", "high": "-2.0"},
             {"n": "-3"},
             {"runs": "", "seeds": ""},
@@ -331,17 +328,37 @@ class TestCommand:
         left = [r["label"] for r in table(path) if r["value"] and r["dataset"] == "cifar100"]
         assert {*left} == {"FedAvg"}
 
+    @pytest.mark.parametrize(
+        ("changed", "told"),
+        [
+            ({"attack_params": '{"rung":"x"}'}, "another attack than in a row before"),
+            ({"recipe": "fedhide-table4"}, "another recipe than in a row before"),
+            ({"scale": "full"}, "another scale than in a row before"),
+            ({"task": "digit-pairs"}, "another task than in a row before"),
+            ({"metric": "recovered"}, "another metric than in a row before"),
+            ({"rounds": "999"}, "another rounds than in a row before"),
+            ({"value": "7.0"}, "the value is not within its interval"),
+            ({"value": "nan"}, "value: Input should be a finite number"),
+        ],
+        ids=str,
+    )
+    def test_rows_of_no_one_table_are_damage(self, tiny, cli, tmp_path, alone, changed, told):
+        code, err = self.spoilt(cli, tmp_path, alone, lambda r: r | changed)
+        assert code == 2
+        assert told in err
+
     def test_one_seed_does_not_count_as_three(self, tiny, cli, tmp_path, alone):
         def thrice(r):
             return r | {"runs": "|".join([r["runs"]] * 3), "seeds": "0|0|0"}
 
         code, err = self.spoilt(cli, tmp_path, alone, thrice)
         assert code == 2
-        assert "damaged (a row: Value error, a seed is there twice). Make it again." in err
+        assert "damaged (FedAwS: Value error, a seed is there twice). Make it again." in err
 
-    def test_a_row_that_is_there_twice_is_not_kept(self, tiny, cli, tmp_path, alone):
-        found = self.again(cli, tmp_path, alone, lambda r: r, twice=True)
-        assert not found["p_leak"]["value"]
+    def test_a_row_that_is_there_twice_is_damage(self, tiny, cli, tmp_path, alone):
+        code, err = self.spoilt(cli, tmp_path, alone, lambda r: r, twice=True)
+        assert code == 2
+        assert "a row is there twice). Make it again." in err
 
     def test_what_is_no_measurement_is_said_anew(self, tiny, cli, tmp_path, alone):
         """The paper's number, what differs, which data and how many seeds."""

@@ -152,5 +152,5 @@ def test_a_row_that_contradicts_its_seeds_is_damaged(cells, tmp_path):
     row.write_csv(path, row.COLUMNS, [fine])
     assert row.read_rows(path)[0].ours.each == {0: 0.125, 2: 0.375}
     row.write_csv(path, row.COLUMNS, [fine | cells])
-    with pytest.raises(BrokenFile, match=r"t\.csv is damaged \(a row: "):
+    with pytest.raises(BrokenFile, match=r"t\.csv is damaged \(a, b: "):
         row.read_rows(path)
