@@ -17,6 +17,8 @@ from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, Statement
 from leakbench.reproduce.strongest import Rivals, number_of_row, rivals, spelled, worst
 
 SHOWN = 4  # numbers of a statement
+# What a reader of a verdict must know of its rows; what stands in for the data is in its place.
+MARKS = ("unofficial_data", "mixed_code", "stale_run", "stale_attack")
 _STANDINGS: Mapping[Standing, str] = {
     "leaks": "give at least half of what there is to the strongest attack tried",
     "leaks_in_part": "give more than a blind guess, and not surely half",
@@ -125,6 +127,7 @@ def _told(j: JudgedStatement) -> str:
     told = [_numbers(s.live), s.why]
     if s.of_weak_attack and s.strongest:
         told += [f"by the strongest {_numbers(s.strongest.live)}", s.strongest.why]
+    told += [mark.replace("_", " ") for mark in MARKS if mark in s.marks]
     return f"{'; '.join(filter(None, told))} ({j.place})".lstrip()
 
 

@@ -51,7 +51,7 @@ class Falls(Order):
             return WITHIN, "an end of it has no live run"
         margin = no_more_than(numbers[0], numbers[-1])
         if margin is not None and ends != "below":
-            return FAILS, f"a change of more than {margin:g} is excluded"
+            return FAILS, f"a change of more than {margin:.3g} is excluded"
         if "out of order" in steps:
             return WITHIN, "a step rises, but its intervals overlap"
         apart = f"{steps.count('below')} of {len(steps)} steps beyond their intervals"
@@ -99,9 +99,10 @@ class Less(Order):
             one = "the pair is" if len(self.pairs) == 1 else "a pair is"
             return FAILS, f"{one} the other way round by more than its intervals"
         below, count, every = found.count("below"), len(found), len(self.pairs)
-        margins = [no_more_than(live[b], live[a], count) for a, b in there]
-        if not below and count == every and None not in margins:
-            return FAILS, f"a gap of more than {margins[0]:g} is excluded"
+        told = [no_more_than(live[b], live[a], count) for a, b in there]
+        margins = [m for m in told if m is not None]
+        if not below and len(margins) == every:
+            return FAILS, f"a gap of more than {max(margins):.3g} is excluded"
         said = f"{below} of {count} pairs beyond their intervals"
         if every == 1:
             said = "beyond their intervals" if below else "within their intervals"
@@ -266,9 +267,10 @@ class Best(Order):
         found = relation(live[self.reference], asked[best], len(asked))
         if found == "below":
             return HOLDS, said
-        margins = [no_more_than(m, live[self.reference], len(asked)) for m in asked.values()]
-        if None not in margins:
-            return FAILS, f"{said}; a gain of more than {margins[0]:g} is excluded"
+        told = [no_more_than(m, live[self.reference], len(asked)) for m in asked.values()]
+        margins = [m for m in told if m is not None]
+        if len(margins) == len(asked):
+            return FAILS, f"{said}; a gain of more than {max(margins):.3g} is excluded"
         return FAILS if found == "above" else WITHIN, said
 
     def needed(self, live: Mapping[str, Measurement]) -> list[Needed]:
@@ -321,9 +323,7 @@ def _pairs_needed(
     for a, b in dict.fromkeys(pairs):
         if relation(live[a], live[b], among) in ("in order", "out of order"):
             told = seeds_needed(live[a], live[b], among)
-            meaning = live[b].meaning
-            if meaning is not None and meaning.scale == "linear":  # or for no gap that matters
-                less = seeds_of_margin(live[b], live[a], among)
-                told = min(filter(None, (told, less)), default=None)
+            less = seeds_of_margin(live[b], live[a], among)  # or for no gap that matters
+            told = min(filter(None, (told, less)), default=None)
             out.append(((a, b), told))
     return out

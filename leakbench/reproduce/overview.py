@@ -158,10 +158,14 @@ def _same(a: Statement, b: Statement) -> bool:
 
 
 def _as_judged(r: Row, first: int) -> Row:
-    """With what no file tells: the look that it is, and what of an attack's number matters."""
+    """With what is no cell of a measurement.
+
+    That is the look that it is, the paper's number, and what of an attack's number matters.
+    """
     if r.ours is None:
         return r
     told: dict[str, object] = {"look": InterimLook(first, len(r.seeds))}
+    told["claimed"] = r.claim.value if r.claim else None
     if r.attack and r.ours.meaning is None:
         told["meaning"] = kept.meaning_of(r.attack, r.metric)
     return r.model_copy(update={"ours": r.ours.model_copy(update=told)})

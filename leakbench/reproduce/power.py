@@ -97,25 +97,32 @@ def most_above(a: Measurement, b: Measurement, among: int = 1) -> float:
 def no_more_than(a: Measurement, b: Measurement, among: int = 1) -> float | None:
     """What matters of the metric, if ``a`` is surely not above ``b`` by more; else None.
 
-    Of a number without an interval nobody is sure.
+    Where the paper itself prints less of a gap, it is that. Of a number without an interval nobody
+    is sure.
     """
-    meaning = None if a.low is None or b.low is None else a.meaning
-    if meaning is None or meaning.scale != "linear" or most_above(a, b, among) > meaning.matters:
-        return None
-    return meaning.matters
+    matters = None if a.low is None or b.low is None else _margin(a, b)
+    return None if matters is None or most_above(a, b, among) > matters else matters
 
 
 def seeds_of_margin(a: Measurement, b: Measurement, among: int = 1) -> int | None:
     """About how many seeds tell whether ``a`` is above ``b`` by more than matters, likewise."""
-    if a.meaning is None:
-        return FEWEST
-    fewer, above, matters = _fewer(a, b), a.value - b.value, a.meaning.matters
+    fewer, above, matters = _fewer(a, b), a.value - b.value, _margin(a, b)
+    if matters is None:
+        return None
     width = (most_above(a, b, among) - above) / _wider(a, _share(a, b))
 
     def told(then: InterimLook) -> bool:
         return abs(matters - above) > width * _shrunk(fewer, then) * _wider(a, then.share)
 
     return _first(fewer, told)
+
+
+def _margin(a: Measurement, b: Measurement) -> float | None:
+    """What ``a`` is to be above ``b`` by; None of a metric whose differences have no scale."""
+    if a.meaning is None or a.meaning.scale != "linear":
+        return None
+    claimed = None if a.claimed is None or b.claimed is None else a.claimed - b.claimed
+    return min(a.meaning.matters, claimed) if claimed and claimed > 0 else a.meaning.matters
 
 
 def _first(now: InterimLook, told: Callable[[InterimLook], bool]) -> int | None:

@@ -110,6 +110,7 @@ class Measurement(Part):
     each: Seeds = {}  # of each seed; {} of what an attack found, and where nobody knows
     # How the metric is read; None of a view or a study, and of an attack's read from a file.
     meaning: Meaning | None = Field(None, exclude=True)
+    claimed: float | None = Field(None, exclude=True)  # the paper's number of the same
     # How many seeds it is of, and how many were planned, which no file tells.
     look: InterimLook = Field(InterimLook(FEWEST, FEWEST), exclude=True)
 

@@ -46,6 +46,7 @@ class Statement:
     needs: Needs | None = None  # what would decide it, where it is open
     live: Mapping[str, Measurement] = field(default_factory=dict)  # what it was judged by
     why: str = ""  # in a phrase
+    marks: Set[str] = frozenset()  # flags of the rows that it was judged by
     # The same by the strongest attack tried, where that is another than the paper's.
     strongest: Statement | None = None
 
@@ -150,7 +151,8 @@ class Order(KnownKeys, ABC):
             told = [f"{', '.join(names)}: {_numbers(own)}" for own, names in seeds.items()]
             said.append(f"Not all over the same seeds ({'; '.join(told)})")
         said += [wanted.sentence] if wanted else []
-        return Statement(dataset, self.text, verdict, ". ".join(said) + ".", wanted, live, why)
+        more = ". ".join(said) + "."
+        return Statement(dataset, self.text, verdict, more, wanted, live, why, marks)
 
     def ahead(self, *, upwards: bool) -> Set[str]:
         """Who does better than the others if it is true; ``upwards``: is a larger value better?"""

@@ -71,10 +71,11 @@ def verdict(rows):
 
 
 def test_a_decided_statement_has_its_numbers_its_stand_in_and_its_seeds():
-    mark = {"flags": {"stand_in_data"}}
+    mark = {"flags": {"stand_in_data", "mixed_code", "stale_run"}}
     rows = [gained("small", "FedAvg", 0.5, **mark), gained("small", "FLea", 0.6, **mark)]
     (line,) = [x for x in learnt.learnt(rows) if x.startswith("* FLea beats FedAvg: ")]
     assert "FedAvg 0.500 [0.490, 0.510], FLea 0.600 [0.590, 0.610]" in line
+    assert "beyond their intervals; mixed code; stale run (" in line
     where = "uci-har, Qua(2), in its place uci-har, [flea-table1, small]"
     assert where in line
     assert line.endswith("3 seeds)")

@@ -234,6 +234,22 @@ class TestNothingThatMatters:
         unsure = {x: number(0.8, 0.03) for x in "abcd"}
         assert self.less.verdict(unsure)[0] == statements.WITHIN
 
+    def test_a_gap_that_the_paper_itself_prints_as_smaller_is_not_refuted_by_the_margin(self):
+        one = orders.Less("x", "u", pairs=(("a", "b"),))
+
+        def beside(printed, width):
+            return {
+                x: number(0.8, width).model_copy(update={"claimed": claimed})
+                for x, claimed in zip("ab", printed, strict=True)
+            }
+
+        assert one.verdict(beside((0.7, 0.75), 0.005))[0] == statements.FAILS
+        assert one.verdict(beside((0.7, 0.704), 0.005))[0] == statements.WITHIN
+        sure = beside((0.7, 0.704), 0.001)
+        assert one.verdict(sure) == (statements.FAILS, "a gap of more than 0.004 is excluded")
+        # What it prints the other way round tells nothing of how large the gap is to be.
+        assert one.verdict(beside((0.7, 0.69), 0.005))[0] == statements.FAILS
+
     def test_one_pair_that_is_apart_leaves_it_open(self):
         some = {x: number(0.8, 0.005) for x in "abc"} | {"d": number(0.9, 0.005)}
         assert self.less.verdict(some)[0] == statements.WITHIN
