@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +19,14 @@ from leakbench.record.shapes import GuessesHeader
 from leakbench.results import recomputed
 from leakbench.results.number import Attacker, Environment, Measured, Unit
 from leakbench.scoring import flags
-from leakbench.statistics.intervals import Estimate, NoInterval, Seed, estimate, exact, pool
+from leakbench.statistics.intervals import (
+    Estimate,
+    NoInterval,
+    Seed,
+    estimate,
+    exact_over_seeds,
+    pool,
+)
 
 ROLES = ("attack", "floor", "control")
 TRIES = 50  # to read while attacks are made
@@ -54,10 +60,10 @@ def mean_of_units(
     Raises:
         NoInterval: there is one unit or cluster only, and the metric's range has no end.
     """
-    if no_width:
-        scores = [u.score for s in sorted(seeds) for u in seeds[s]]
-        return exact(math.fsum(scores) / len(scores), len(scores), meaning.unit)
     low, high = meaning.ends
+    if no_width:
+        counted = [[u.score for u in units] for _, units in sorted(seeds.items())]
+        return exact_over_seeds(counted, low=low, high=high, unit=meaning.unit)
     about: dict[str, Any] = {"share": meaning.share, "low": low, "high": high}
 
     def columns(units: Sequence[Unit]) -> Seed:

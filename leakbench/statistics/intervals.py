@@ -42,6 +42,24 @@ def exact(value: float, n: int, unit: str) -> Estimate:
     return Estimate(value, value, value, n, unit, "exact")
 
 
+def exact_over_seeds(
+    seeds: Sequence[Sequence[float]], *, low: float, high: float, unit: str
+) -> Estimate:
+    """Mean of numbers of several seeds, none of which was sampled within its seed.
+
+    ``seeds``: the units' scores of each; ``low``, ``high``: the metric's range. What three seeds or
+    more differ by gives it a width, Student's over their values: of another run it would be another
+    number.
+    """
+    scores = [x for each in seeds for x in each]
+    value = math.fsum(scores) / len(scores)
+    means = [math.fsum(each) / len(each) for each in seeds]
+    if len(means) < 3 or max(means) - min(means) <= _ROUNDING:
+        return exact(value, len(scores), unit)
+    ends = _over_seeds(means, arcsine=(low, high) == (0.0, 1.0))
+    return Estimate(value, *_around(value, ends, low, high), len(scores), unit, "student")
+
+
 def estimate(
     scores: Sequence[float],
     clusters: Sequence[str],

@@ -2,12 +2,20 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from leakbench.statistics.intervals import NoInterval, clopper_pearson, estimate, exact, pool
+from leakbench.statistics.intervals import (
+    NoInterval,
+    clopper_pearson,
+    estimate,
+    exact,
+    exact_over_seeds,
+    pool,
+)
 
 INF = math.inf
 
@@ -212,3 +220,30 @@ def test_pooling_never_narrows_below_all_units(runs):
     assert got.high >= whole.high - 1e-9
     assert got.low <= got.value <= got.high <= 100.0
     assert got.n == len(flat)
+
+
+class TestExactOverSeeds:
+    """What is counted is no sample within a run; another run would come to another count."""
+
+    ends = {"low": 0.0, "high": 1.0, "unit": "client"}
+
+    def test_of_runs_that_differ_it_has_a_width(self):
+        found = exact_over_seeds([[0.6] * 4, [0.7] * 4, [0.8] * 4], **self.ends)
+        assert (found.value, found.n, found.interval) == (pytest.approx(0.7), 12, "student")
+        assert 0.4 < found.low < 0.5
+        assert 0.9 < found.high < 0.95
+
+    @pytest.mark.parametrize("values", [[0.7], [0.6, 0.8], [0.7, 0.7, 0.7]])
+    def test_of_alike_or_too_few_it_has_none(self, values):
+        found = exact_over_seeds([[v] * 4 for v in values], **self.ends)
+        assert found.low == found.value == found.high
+        assert found.interval == "exact"
+
+    def test_equal_ones_are_seldom_told_apart(self):
+        rng, apart = np.random.default_rng(6), 0
+        for _ in range(300):
+            a, b = (
+                exact_over_seeds([[x] for x in rng.uniform(0.6, 0.8, 3)], **self.ends) for _ in "ab"
+            )
+            apart += a.high < b.low or b.high < a.low
+        assert apart / 300 < 0.05
