@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from leakbench.base.reason_words import kinds_of, reason_text
 from leakbench.judging.acquittal import SEEDS
 from leakbench.judging.leaders import attacked_alike, candidate, leaks_least, least_leaking, may_be
-from leakbench.judging.question import Judged, Question, Span
+from leakbench.judging.question import WHEN, Judged, Question, Span
 from leakbench.results.number import Number, Utility
 from leakbench.results.settings import Setting
 from leakbench.words.amounts import beyond_blind, by, of_clusters, plural, value_text
@@ -135,21 +135,29 @@ def _elsewhere(question: Question, every: Sequence[Question]) -> tuple[Span, ...
     defenses = [j for j in question.judged if not j.setting.reference] or list(question.judged)
     here = {j.setting.key: _worse(j) for j in defenses}
     worst = dict.fromkeys(here, 0)
-    on: dict[int, dict[str, None]] = {0: {}, 1: {}, 2: {}}
+    on: dict[int, dict[str, dict[str, None]]] = {0: {}, 1: {}, 2: {}}  # name -> stages
     for other in _siblings(question, every):
+        name = other.model_copy(update={"stage": "final"}).label
         for j in other.judged:
             key, now = j.setting.key, _worse(j)
             if now > here.get(key, 2):
                 worst[key] = max(worst[key], now)
-                on[now][other.label] = None
+                on[now].setdefault(name, {})[other.stage] = None
     told: list[Span] = []
     for degree, what in ((2, MOST), (1, " in part")):
         count = sum(found == degree for found in worst.values())
         if count:
             who = "It leaks" if len(defenses) == 1 else f"{count} of those leak{'s' * (count == 1)}"
-            labels = _first_three([*on[degree]])
-            told += [span(" "), span(who, _TONES[degree]), span(f"{what}, on {labels}.")]
+            names = _first_three([_with_stages(*one) for one in on[degree].items()])
+            told += [span(" "), span(who, _TONES[degree]), span(f"{what}, on {names}.")]
     return tuple(told)
+
+
+def _with_stages(name: str, stages: Collection[str]) -> str:
+    """As in "prototypes", "prototypes (early in training)", "images (also before training)"."""
+    early = [WHEN.get(stage, stage) for stage in stages if stage != "final"]
+    also = "also " if "final" in stages else ""
+    return f"{name} ({also}{_first_three(early)})" if early else name
 
 
 _TONES = {2: "leak", 1: "part"}

@@ -742,12 +742,12 @@ ALL_OF_IT = "most of what there is to leak, on"
 @pytest.mark.parametrize(
     ("now", "elsewhere", "said"),
     [
-        (["held"], ["leaks"], f" It leaks {ALL_OF_IT} prototypes, early in training."),
-        (["held", "held"], ["leaks", "held"], f" 1 of those leaks {ALL_OF_IT} prototypes, early"),
-        (["held", "held"], ["leaks", "leaks"], f" 2 of those leak {ALL_OF_IT} prototypes, early"),
-        (["part", "part"], ["leaks", "leaks"], f" 2 of those leak {ALL_OF_IT} prototypes, early"),
-        (["none", "none"], ["leaks", "held"], f" 1 of those leaks {ALL_OF_IT} prototypes, early"),
-        (["held", "held"], ["part", "leaks"], " 1 of those leaks in part, on prototypes, early"),
+        (["held"], ["leaks"], f" It leaks {ALL_OF_IT} prototypes (early in training)."),
+        (["held", "held"], ["leaks", "held"], f" 1 of those leaks {ALL_OF_IT} prototypes (early"),
+        (["held", "held"], ["leaks", "leaks"], f" 2 of those leak {ALL_OF_IT} prototypes (early"),
+        (["part", "part"], ["leaks", "leaks"], f" 2 of those leak {ALL_OF_IT} prototypes (early"),
+        (["none", "none"], ["leaks", "held"], f" 1 of those leaks {ALL_OF_IT} prototypes (early"),
+        (["held", "held"], ["part", "leaks"], " 1 of those leaks in part, on prototypes (early"),
     ],
 )
 def test_what_leaks_more_elsewhere_is_said_where_the_report_begins(now, elsewhere, said):
@@ -766,6 +766,23 @@ def test_what_leaks_on_another_question_is_said_and_what_leaks_less_is_not():
     first, second = with_words((held, images))
     assert text_of(first.headline).endswith(f" It leaks {ALL_OF_IT} images.")
     assert "It leaks" not in text_of(second.headline)
+
+
+@pytest.mark.parametrize(
+    ("stages", "said"),
+    [
+        (["final"], "prototypes."),
+        (["early"], "prototypes (early in training)."),
+        (["untrained", "early"], "prototypes (before training and early in training)."),
+        (["final", "untrained", "early"], "prototypes (also before training and early in train"),
+    ],
+)
+def test_a_question_that_was_asked_at_several_stages_is_named_once(stages, said):
+    leak, images = _named(["leaks"]), asked(topics.IMAGES, P_LEAK.meaning, _named(["held"]))
+    others = [question(*leak).model_copy(update={"stage": stage}) for stage in stages]
+    first, *_ = with_words((images, *others))
+    assert f" It leaks {ALL_OF_IT} {said}" in text_of(first.headline)
+    assert text_of(first.headline).count("prototypes") == 1
 
 
 def _named(words):
