@@ -51,7 +51,7 @@ def render(data: ReportData, page: Path) -> str:
         add_check(sheet, data.check)
     else:
         sheet.add(f"## {plain(data.title)}", "")
-    if not data.questions:
+    if not data.questions or len(data.tasks) > 1:
         sheet.add(spans(data.headline), "")
     for i, question in enumerate(data.questions):
         if not _question(sheet, question, main=i == 0):

@@ -36,7 +36,7 @@ from leakbench.reporting.other import numbers_of_folder
 from leakbench.results.number import Missing
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables, collect
-from leakbench.words.headlines import unattacked, with_words
+from leakbench.words.headlines import first_sentences, with_words
 
 REPORT = "leakbench.reporting.write"  # what every number of a report passes
 NO_RUN = "there is no run to report. Make one with leakbench train."
@@ -138,7 +138,7 @@ def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
     return ReportData(
         title=title,
         made=Origin(version=__version__, commit=commit, dirty=dirty, at=now),
-        headline=questions[0].headline if questions else unattacked(settings),
+        headline=first_sentences(questions, settings),
         metrics=_metrics(settings),
         tasks=tuple(_task(n, settings) for n in names),
         questions=questions,

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from leakbench.base.reason_words import kinds_of, reason_text
 from leakbench.judging.acquittal import SEEDS
 from leakbench.judging.leaders import attacked_alike, candidate, leaks_least, least_leaking, may_be
 from leakbench.judging.question import WHEN, Judged, Question, Span
+from leakbench.judging.verdict import Tone
 from leakbench.results.number import Number, Utility
 from leakbench.results.settings import Setting
 from leakbench.words.amounts import beyond_blind, by, of_clusters, plural, value_text
@@ -21,7 +23,15 @@ from leakbench.words.verdict_counts import alone, unjudged
 from leakbench.words.verdicts import WHO, additions, clauses, sentence
 
 MOST = " most of what there is to leak"
+FEW = 3  # tasks: with more the first sentences say of the worst two what leaks there
 MANY = 20  # clients or other units: with fewer a verdict says so
+# What one and several tasks are said to do by their worst setting, the worst first.
+WORST_FIRST: dict[Tone, tuple[str, str]] = {
+    "leak": ("leaks", "leak"),
+    "part": ("leaks in part", "leak in part"),
+    "none": ("cannot be judged", "cannot be judged"),
+    "held": ("held", "held"),
+}
 # How many settings are in what state that is not done, in words.
 UNDONE = {
     "dead": "dead",
@@ -61,20 +71,91 @@ def _first_words(question: Question, every: Sequence[Question]) -> Question:
     return question.model_copy(update={**first, "judged": tuple(judged)})
 
 
+def first_sentences(questions: Sequence[Question], settings: Sequence[Setting]) -> tuple[Span, ...]:
+    """What a report begins with: of one task its first headline, of several what leaks on each.
+
+    The worst comes first. Of more than a few tasks the worst two are told, and the others counted.
+
+    Args:
+        questions: with their words.
+        settings: all that are shown.
+    """
+    names = dict.fromkeys([*(q.task for q in questions), *(s.task for s in settings)])
+    if not questions:
+        return unattacked(settings)
+    if len(names) == 1:
+        return questions[0].headline
+    tasks = [_told(name, questions, settings) for name in names]
+    tasks.sort(key=lambda task: [-task.tones[tone] for tone in WORST_FIRST])
+    shown = tasks if len(tasks) <= FEW else tasks[:2]
+    out = list(shown[0].said)
+    for task in shown[1:]:
+        out += [span(" "), *task.said]
+    return (*out, *_others(tasks[len(shown) :]))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is said of a task, and how many of its settings are what by the worst of each."""
+
+    said: tuple[Span, ...]
+    tones: Counter[Tone]
+
+    @property
+    def worst(self) -> Tone:
+        return next(tone for tone in WORST_FIRST if self.tones[tone])
+
+
+def _told(task: str, questions: Sequence[Question], settings: Sequence[Setting]) -> _Task:
+    first = next((q for q in questions if q.task == task), None)
+    if first is None:
+        mine = [s for s in settings if s.task == task]
+        why = f"{task}: Nothing here can be judged: {_undone(mine)}."
+        return _Task((span(why),), Counter({"none": len(mine)}))
+    worst = {j.setting.key: j for j in _spoken_of(first)}
+    for other in _siblings(first, questions):
+        for j in other.judged:
+            if _worse(j) > _worse(worst.get(j.setting.key, j)):
+                worst[j.setting.key] = j
+    said = (span(f"{task}, {first.label}: "), *_found(first), *_elsewhere(first, questions))
+    return _Task(said, Counter(map(_tone, worst.values())))
+
+
+def _tone(judged: Judged) -> Tone:
+    """Of a setting with a dead seed nothing but what leaks is known."""
+    return "none" if judged.setting.dead and not _worse(judged) else judged.verdict.tone
+
+
+def _others(tasks: Sequence[_Task]) -> list[Span]:
+    """How many more tasks are what by their worst setting."""
+    counts = Counter(task.worst for task in tasks)
+    out: list[Span] = []
+    for tone, (one, several) in WORST_FIRST.items():
+        if count := counts[tone]:
+            before = ", " if out else f" {len(tasks)} more tasks, each by its worst setting: "
+            out += [span(before), span(f"{count} {one if count == 1 else several}", tone)]
+    return [*out, span(".")] if out else out
+
+
 def unattacked(settings: Sequence[Setting]) -> tuple[Span, ...]:
     """The first sentences of a report in which there is no number of an attack.
 
     Where no run came to anything, that is said first: to attack it would not help.
     """
     none = "No attack has been run: this report says nothing about privacy."
-    states = Counter(s.state for s in settings if s.state != "done")
-    if not settings or states.total() < len(settings):
+    if not all(s.state in UNDONE for s in settings) or not settings:
         return (span(none),)
-    one = settings[0]
-    why = one.reason or one.dead_because
-    told = ", ".join(f"{count} {UNDONE[state]}" for state, count in states.items())
-    reason = f", {one.name} because: {reason_text(why).rstrip('.')}" if why else ""
-    return (span(f"None of these settings can be judged: {told}{reason}. "), span(none))
+    return (span(f"None of these settings can be judged: {_undone(settings)}. "), span(none))
+
+
+def _undone(settings: Sequence[Setting]) -> str:
+    """What became of settings without a number, and why of the first that is not done."""
+    states = Counter(UNDONE.get(s.state, "not attacked") for s in settings)
+    told = ", ".join(f"{count} {state}" for state, count in states.items())
+    for s in settings:
+        if s.reason:
+            return f"{told}, {s.name} because: {reason_text(s.reason).rstrip('.')}"
+    return told
 
 
 def headline(question: Question) -> tuple[Span, ...]:
@@ -83,6 +164,15 @@ def headline(question: Question) -> tuple[Span, ...]:
     Counted are the defenses, of which those that are left open are named. References are none, and
     speak for themselves where no defense was judged.
     """
+    sure = [j for j in question.judged if candidate(j)]
+    if len(sure) < 2:
+        return _found(question)
+    kept = [j for j in sure if j.verdict.tone == "held"]
+    return (*_found(question), span(" "), *_second(kept, _undefended_best(question)))
+
+
+def _found(question: Question) -> tuple[Span, ...]:
+    """How many leak, and how many are left open."""
     defenses = [j for j in question.judged if not j.setting.reference]
     sure = [j for j in defenses if candidate(j)]
     tones = Counter(j.verdict.tone for j in sure)
@@ -106,25 +196,20 @@ def headline(question: Question) -> tuple[Span, ...]:
         if len(defenses) > 1:
             one = f"The one of {len(defenses)} defense settings that could be judged "
         return (span(one), *said[sure[0].verdict.tone])
-    first: tuple[Span, ...]
     things = _things(defenses)
     every = f"{len(defenses)} {things}"
     none = f"None of the {total} that could be judged of {every}" if open_ else f"None of {every}"
     if leak == len(defenses):
-        first = (span(f"{_all(leak, things)} leak", "leak"), most)
-    elif leak:
+        return (span(f"{_all(leak, things)} leak", "leak"), most)
+    if leak:
         leaks = "leaks" if leak == 1 else "leak"
         also = (span(", "), span(f"{part} in part", "part")) if part else ()
-        first = (span(f"{leak} of {every} {leaks}", "leak"), span(MOST), *also, span(end))
-    elif part:
+        return (span(f"{leak} of {every} {leaks}", "leak"), span(MOST), *also, span(end))
+    if part:
         leaks = "leaks" if part == 1 else "leak"
         away = span(f"{none} is shown to give away most of it; ")
-        first = (away, span(f"{part} {leaks} in part", "part"), span(end))
-    else:
-        about = f" leaked to the attacks{on} tried here{end}"
-        first = (span(none, "held"), span(about))
-    kept = [j for j in sure if j.verdict.tone == "held"]
-    return (*first, span(" "), *_second(kept, _undefended_best(question)))
+        return (away, span(f"{part} {leaks} in part", "part"), span(end))
+    return (span(none, "held"), span(f" leaked to the attacks{on} tried here{end}"))
 
 
 def _elsewhere(question: Question, every: Sequence[Question]) -> tuple[Span, ...]:
@@ -132,7 +217,7 @@ def _elsewhere(question: Question, every: Sequence[Question]) -> tuple[Span, ...
 
     No probe is among them: nobody sent it.
     """
-    defenses = [j for j in question.judged if not j.setting.reference] or list(question.judged)
+    defenses = _spoken_of(question)
     here = {j.setting.key: _worse(j) for j in defenses}
     worst = dict.fromkeys(here, 0)
     on: dict[int, dict[str, dict[str, None]]] = {0: {}, 1: {}, 2: {}}  # name -> stages
@@ -151,6 +236,11 @@ def _elsewhere(question: Question, every: Sequence[Question]) -> tuple[Span, ...
             names = _first_three([_with_stages(*one) for one in on[degree].items()])
             told += [span(" "), span(who, _TONES[degree]), span(f"{what}, on {names}.")]
     return tuple(told)
+
+
+def _spoken_of(question: Question) -> list[Judged]:
+    """The defenses, or the references where there is none."""
+    return [j for j in question.judged if not j.setting.reference] or list(question.judged)
 
 
 def _with_stages(name: str, stages: Collection[str]) -> str:

@@ -55,7 +55,7 @@ from leakbench.results.number import (
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables
 from leakbench.statistics.intervals import Estimate
-from leakbench.words.headlines import unattacked, with_words
+from leakbench.words.headlines import first_sentences, with_words
 
 CLIENTS = 20
 SEEDS = (0, 1, 2)
@@ -359,7 +359,7 @@ def report(
     given = {
         "title": "leakbench report",
         "made": Origin(version="0.1.0", commit="abc", dirty=False, at="2026-11-21T00:00:00+00:00"),
-        "headline": questions[0].headline if questions else unattacked(shown),
+        "headline": first_sentences(questions, shown),
         "metrics": dict(sorted(metrics.items())),
         "tasks": tuple(_task(name, shown) for name in dict.fromkeys(s.task for s in shown)),
         "questions": questions,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from helpers.report_data import again, built, gained, row, setting
 
 from leakbench.judging.question import Span
+from reports import html, markdown
 from reports._page.ladder import ladder
 from reports._page.sure import how_sure
 
@@ -66,3 +70,20 @@ def test_a_papers_attack_that_does_not_work_does_not_make_a_setting_look_safe():
     assert made.rows[0].gain == "its paper's own does not count"
     (question,) = built(strong).questions
     assert "which names no more than a blind guess" in text(question.lede)
+
+
+def test_a_report_on_two_tasks_begins_with_both():
+    """The second task's settings leaked, and the first sentences were those of the first alone."""
+    data = built([*noise(0.9, 0.9), *map(_held_on_digits, noise(0.05, 0.05, 0.05))])
+    pairs = "digit-pairs, prototypes: Both settings of FedGN leak most of what there is to leak."
+    digits = "digits, prototypes: None of 3 settings of FedGN leaked"
+    assert text(data.headline).startswith(f"{pairs} {digits}")
+    for page in (html.render(data), html.brief(data)):
+        heads = re.findall("<h1>(.*?)</h1>", page)
+        assert [re.sub("<.*?>", "", head) for head in heads] == [text(data.headline)]
+    assert text(data.headline) in markdown.render(data, Path("index.html"))
+
+
+def _held_on_digits(number):
+    base = number.configuration.model_copy(update={"task": "digits"})
+    return again(number, configuration=base, low=0.04, high=0.06)
