@@ -60,16 +60,16 @@ def mean_of_units(
     Raises:
         NoInterval: there is one unit or cluster only, and the metric's range has no end.
     """
-    low, high = meaning.ends
-    if no_width:
-        counted = [[u.score for u in units] for _, units in sorted(seeds.items())]
-        return exact_over_seeds(counted, low=low, high=high, unit=meaning.unit)
-    about: dict[str, Any] = {"share": meaning.share, "low": low, "high": high}
 
     def columns(units: Sequence[Unit]) -> Seed:
         return [u.score for u in units], [u.name for u in units], [u.cluster for u in units]
 
+    low, high = meaning.ends
     parts = {s: columns(units) for s, units in seeds.items()}
+    if no_width:
+        counted = [parts[s][0] for s in sorted(parts)]
+        return exact_over_seeds(counted, low=low, high=high, unit=meaning.unit)
+    about: dict[str, Any] = {"share": meaning.share, "low": low, "high": high}
     if len(parts) > 1:
         return pool(parts, unit=meaning.unit, **about)
     ((each, _, clusters),) = parts.values()

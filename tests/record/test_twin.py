@@ -114,6 +114,7 @@ def test_where_the_data_are_not_here_nothing_is_known(tmp_path, monkeypatch, pla
 
 def test_a_table_keeps_it(tmp_path, plain):
     row = Row(recipe="t", scale="s", dataset="d", task="digits", label="a", measure="u", metric="m")
-    rows = [row.model_copy(update={"twin": plain, "runs": ("r-s0",), "commit": ("c",)}), row]
+    made = {"label": "b", "twin": plain, "runs": ("r-s0",), "commit": ("c",)}
+    rows = [row.model_copy(update=made), row]
     write_rows(tmp_path / "s.csv", rows)
     assert [r.twin for r in read_rows(tmp_path / "s.csv")] == [plain, None]
