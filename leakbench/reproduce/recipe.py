@@ -171,9 +171,11 @@ class Recipe(KnownKeys):
     def planned_seeds(self, scale: str, column: str) -> int:
         """How many each row has before anybody adds some; fewer than tell anything count as those.
 
-        Of a column that there is no longer, as many as the scale's own.
+        Of a column that is gone, as many as the scale names; of a scale that is, the fewest.
         """
-        chosen = self.scales[scale]
+        chosen = self.scales.get(scale)
+        if chosen is None:
+            return FEWEST
         own = [len(s.seeds) for s in chosen.setups if s.column == column and s.seeds]
         return max(FEWEST, *own or [len(chosen.seeds)])
 

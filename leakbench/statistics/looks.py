@@ -46,8 +46,13 @@ class InterimLook(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the level: a half, a quarter of the next look, and so on."""
-        return 0.5 ** (1 + max(0, math.ceil(math.log2(self.seeds / self.first))))
+        """Of the level: a half, a quarter of the next look, and so on.
+
+        Where nobody knows how many seeds there are (0), that of the first.
+        """
+        if self.seeds <= self.first:
+            return 0.5
+        return 0.5 ** (1 + math.ceil(math.log2(self.seeds / self.first)))
 
     def later(self) -> Iterator[InterimLook]:
         """The looks with more seeds, without an end."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from leakbench.federation.utility import METRICS
-from leakbench.reproduce import between, needs, orders, power, statements
+from leakbench.reproduce import between, catalogue, needs, orders, overview, power, statements
 from leakbench.reproduce.row import FEWEST, Measurement, Row, read_rows, write_rows
 from leakbench.statistics.looks import InterimLook
 
@@ -322,8 +322,17 @@ class TestLooks:
     def test_each_look_has_twice_the_seeds_and_half_the_share(self):
         later = itertools.islice(InterimLook(3, 4).later(), 3)
         assert [look.seeds for look in later] == [6, 12, 24]
-        shares = {n: InterimLook(3, n).share for n in (1, 3, 4, 6, 7, 12)}
-        assert shares == {1: 1 / 2, 3: 1 / 2, 4: 1 / 4, 6: 1 / 4, 7: 1 / 8, 12: 1 / 8}
+        shares = {n: InterimLook(3, n).share for n in (0, 1, 3, 4, 6, 7, 12)}
+        assert shares == {0: 1 / 2, 1: 1 / 2, 3: 1 / 2, 4: 1 / 4, 6: 1 / 4, 7: 1 / 8, 12: 1 / 8}
+
+    def test_a_table_without_seeds_and_of_a_scale_that_is_gone_is_judged_all_the_same(self):
+        recipe = catalogue.find_recipe("findings-iid")
+        assert "full" not in recipe.scales
+        labels = recipe.orders[0].labels()
+        told = {"recipe": recipe.name, "scale": "full", "dataset": "digits", "task": "digits"}
+        told |= {"measure": recipe.orders[0].measure, "metric": "accuracy"}
+        rows = [Row(**told, label=x, ours=number(0.8, 0.005)) for x in labels]
+        assert overview.judged(recipe, "full", rows, "digits")
 
 
 class TestValuesThatAreMet:
