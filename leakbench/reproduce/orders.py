@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from leakbench.reproduce.needs import Needed
 from leakbench.reproduce.power import (
+    least_above,
     most_above,
     no_more_than,
     relation,
@@ -214,13 +215,12 @@ class Keeps(Order):
             return OPEN, "nothing says which loss matters"
         margin, up = ref.meaning.matters, ref.meaning.direction == "up"
         worst = [most_above(*((ref, m) if up else (m, ref)), len(asked)) for m in asked]
-        lost = [ref.value - m.value if up else m.value - ref.value for m in asked]
-        apart = [m.highest < ref.lowest if up else m.lowest > ref.highest for m in asked]
+        lost = [least_above(*((ref, m) if up else (m, ref)), len(asked)) for m in asked]
         if max(worst) <= margin:
             return HOLDS, f"a loss of more than {margin:g} is excluded"
-        if not any(loss > margin and far for loss, far in zip(lost, apart, strict=True)):
+        if max(lost) <= margin:
             return WITHIN, f"a loss of more than {margin:g} is not excluded"
-        return FAILS, f"one loses more than {margin:g} beyond the intervals"
+        return FAILS, f"one surely loses more than {margin:g}"
 
     def needed(self, live: Mapping[str, Measurement]) -> list[Needed]:
         """Each of which a loss beyond the margin is neither seen nor excluded."""

@@ -89,9 +89,17 @@ def most_above(a: Measurement, b: Measurement, among: int = 1) -> float:
 
     By both rows' intervals, or seed by seed where that says more.
     """
-    width = math.hypot(a.highest - a.value, b.value - b.lowest) * _wider(a, _share(a, b))
+    share = _share(a, b) / among
+    width = math.hypot(a.highest - a.value, b.value - b.lowest) * _wider(a, share)
     apart, d = a.value - b.value + width, _paired(a, b)
     return apart if d is None else min(apart, d.upper(LEVEL * _fewer(a, b).share / among))
+
+
+def least_above(a: Measurement, b: Measurement, among: int = 1) -> float:
+    """The least that ``a`` is above ``b``, likewise; nobody knows where one has no interval."""
+    if None in (a.low, b.low):
+        return -math.inf
+    return -most_above(b, a, among)
 
 
 def no_more_than(a: Measurement, b: Measurement, among: int = 1) -> float | None:
@@ -109,10 +117,10 @@ def seeds_of_margin(a: Measurement, b: Measurement, among: int = 1) -> int | Non
     fewer, above, matters = _fewer(a, b), a.value - b.value, _margin(a, b)
     if matters is None:
         return None
-    width = (most_above(a, b, among) - above) / _wider(a, _share(a, b))
+    width = (most_above(a, b, among) - above) / _wider(a, _share(a, b) / among)
 
     def told(then: InterimLook) -> bool:
-        return abs(matters - above) > width * _shrunk(fewer, then) * _wider(a, then.share)
+        return abs(matters - above) > width * _shrunk(fewer, then) * _wider(a, then.share / among)
 
     return _first(fewer, told)
 
@@ -180,7 +188,7 @@ def _beyond(m: Measurement, value: float, margin: float, width: float) -> bool:
 
 def _wider(m: Measurement, share: float) -> float:
     """How much further than its interval a one-sided limit of a share of the level lies."""
-    freedom = len(m.each) - 1 if len(m.each) > 1 else math.inf
+    freedom = m.look.seeds - 1 if m.look.seeds > 1 else math.inf
     usual, now = (t_quantile(1 - LEVEL * part, freedom) for part in (0.5, share))
     return now / usual
 

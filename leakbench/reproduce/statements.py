@@ -168,6 +168,9 @@ class Order(KnownKeys, ABC):
         bare = [label for label, m in live.items() if m.low is None or m.high is None]
         out = [f"{', '.join(missing)} not there, or dead"] * bool(missing)
         out += [f"{', '.join(bare)} without an interval"] * bool(bare)
+        picked = [x for x, r in rows.items() if {*r.seeds} != {*range(len(r.seeds))}]
+        # Who may pick some of many finds three that agree.
+        out += [f"{', '.join(picked)} of seeds that are not the first"] * bool(picked)
         for doubt in _DOUBTS:
             named = [label for label, r in rows.items() if doubt.flags & r.flags]
             if verdict == FAILS and doubt.rises:

@@ -20,12 +20,15 @@ from leakbench.reproduce.fitting import Fits, way
 from leakbench.reproduce.recipe import Measure
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.statements import LACKING
+from leakbench.scoring import flags
 
 PAPER = "paper"
 SHOWN = 2  # settings of an attack
 HALF = 0.5  # of what there is
 TOO_WEAK = "too weak or too few to judge"
 LEAKS = "more than a blind guess"
+# Flags of a number that says nothing of how much there is.
+WEAK = flags.OPEN | {"control_failed", "no_control"}
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,8 @@ def by_strongest(measures: Sequence[Measure], rows: Sequence[Row]) -> list[Row]:
     """``rows``, with the strongest attacker's number in the place of every other's.
 
     Rivals are here those on one metric at one stage, on probes or on what was sent. A row is marked
-    ``LACKING`` where a rival that is to be asked of its method has no number here.
+    ``LACKING`` where a rival that is to be asked of its method has no number here, or one of an
+    attack that was too weak, or whose search found no end: who tried that has tried nothing.
     """
     of = {m.key: (m.metric, m.stage, m.probe) for m in measures if m.attack}
     asked: dict[tuple[object, ...], list[Row]] = {}
@@ -189,7 +193,8 @@ def by_strongest(measures: Sequence[Measure], rows: Sequence[Row]) -> list[Row]:
         best = Rivals(tuple(mine), ()).best if mine else r
         wanted = {m.key for m in measures if m.key in of and m.asks(r.method)} if mine else set()
         rivals_of = {key for key in wanted if of[key] == of[r.measure]}
-        lacks = rivals_of - {one.measure for one in mine}
+        heard = {one.measure for one in mine if one is best or not one.flags & WEAK}
+        lacks = rivals_of - heard
         marks = best.flags | {LACKING} if lacks else best.flags
         out.append(best.model_copy(update={"measure": r.measure, "flags": marks}))
     return out

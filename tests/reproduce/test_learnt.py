@@ -150,6 +150,16 @@ def test_an_attack_that_one_of_them_was_spared_lets_nothing_hold():
     assert found.statement.strongest.needs.attacks == (FALLING[-1],)
 
 
+@pytest.mark.parametrize("flag", ["control_failed", "no_control", "loss_did_not_fall"])
+def test_who_was_attacked_too_weakly_has_no_protection(flag):
+    """Rivals that find nothing where nothing is hidden, or no end, count as not tried."""
+    weak = [named(x, "prototype_averaging", 0.02, "p_leak_mean") for x in FALLING]
+    weak = [r.model_copy(update={"flags": frozenset({flag})}) for r in weak]
+    others = [r for r in rivals_of_the_papers() if r.measure != "p_leak_mean"]
+    found = section_of("P_leak falls with σ", [*PAPERS, *others, *weak])
+    assert found == "Holds by the paper's own attack, not by the strongest tried"
+
+
 def test_a_stronger_attack_at_another_stage_is_another_question():
     early = [named(x, "prototype_leakage", 1.0, "p_leak_early") for x in FALLING]
     both = [*PAPERS, *rivals_of_the_papers(), *early]

@@ -43,6 +43,53 @@ def test_seeds_that_do_not_differ_at_all_prove_nothing(shift):
     assert power.relation(a, b) == "in order"
 
 
+def test_an_interval_over_three_seeds_is_widened_as_students():
+    """Eight true values, each a mean of three seeds: seldom is one of them said to be another."""
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(400):
+        for seeds in rng.normal(0.5, 0.05, (8, 3)):
+            half = 4.303 * seeds.std(ddof=1) / 3**0.5
+            m = gained(float(seeds.mean()), half)
+            if power.surely_outside(m, 0.5, 0.0, among=8):
+                wrong += 1
+                break
+    assert wrong / 400 < 0.05
+
+
+@pytest.mark.parametrize(("seeds", "verdict"), [((0, 1, 2), "holds"), ((0, 1, 3), None)])
+def test_who_picked_seeds_is_told_nothing(seeds, verdict):
+    """Of the best three of ten seeds two methods that are alike are told apart in 65 of 100."""
+    a, b = (row(x, gained([v] * 3, 0.01)) for x, v in (("a", 0.5), ("b", 0.6)))
+    rows = [r.model_copy(update={"seeds": seeds}) for r in (a, b)]
+    said = orders.Less("a < b", "u", pairs=(("a", "b"),)).judge(rows, "d")
+    assert said.verdict == (verdict or statements.WITHIN)
+    assert verdict or "a, b of seeds that are not the first" in said.sentence
+
+
+def kept(loss, spread):
+    """The verdict on a method that loses so much, as six seeds have it."""
+    rng = np.random.default_rng(0)
+    ref = gained([0.9] * 6, 0.002)
+    each = 0.9 - loss + spread * rng.normal(0, 1, 6)
+    mine = gained((each - each.mean() + 0.9 - loss).tolist(), 0.002)
+    told = {"meaning": METRICS["accuracy"].meaning}
+    live = {"r": ref.model_copy(update=told), "a": mine.model_copy(update=told)}
+    return orders.Keeps("kept", "u", those=("a",), reference="r").verdict(live)[0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "spread", "verdict"),
+    [
+        (0.05, 0.001, statements.FAILS),
+        (0.022, 0.01, statements.WITHIN),  # apart from no loss at all, but not from the margin
+        (0.018, 0.01, statements.WITHIN),
+        (0.005, 0.001, statements.HOLDS),
+    ],
+)
+def test_only_a_loss_that_is_surely_beyond_the_margin_contradicts(loss, spread, verdict):
+    assert kept(loss, spread) == verdict
+
+
 def test_other_seeds_are_no_pairs():
     a = gained([*SPLITS])
     b = gained([x + 0.02 + 0.001 * x for x in SPLITS])
@@ -86,7 +133,7 @@ def test_of_an_old_table_intervals_are_shrunk():
     a, b = gained(0.5, 0.05), gained(0.56, 0.05)
     assert power.seeds_needed(a, b) == 6  # Student's of three seeds is wide
     assert power.seeds_needed(a, gained(0.51, 0.05)) > 6
-    assert power.seeds_beside(a, 0.54, 0.0) == 6
+    assert power.seeds_beside(a, 0.54, 0.0) == 12
     assert power.seeds_beside(a, 0.5001, 0.0) is None
 
 

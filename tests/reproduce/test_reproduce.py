@@ -1056,7 +1056,7 @@ class TestOrders:
                 ),
             ).verdict
 
-        assert say(0.58, 0.58, 0.57, 0.005) == "holds"
+        assert say(0.58, 0.58, 0.57, 0.004) == "holds"
         assert say(0.58, 0.58, 0.57, 0.05) == "neither shown nor contradicted"
         assert say(0.58, 0.58, 0.50, 0.05) == "neither shown nor contradicted"
         assert say(0.58, 0.58, 0.40, 0.05) == "does not hold here"
