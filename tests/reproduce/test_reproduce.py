@@ -893,6 +893,7 @@ def test_fedmetrics_table_on_digits(cli, monkeypatch, tmp_path):
     few = replace(
         wide.scales["smoke"].setups[0].otherwise,
         rounds=40,
+        seeds=(0,),
         task_params={**TASK, "utility": "auroc"},
     )
     cases = {c.label: c for c in (*wide.cases, *figure.cases)}
