@@ -212,7 +212,7 @@ _DOUBTS = (
     _Doubt(frozenset({flags.UNDERTRAINED}), flags.UNDERTRAINED, "rounds"),
     _Doubt(frozenset({flags.CURVE_UNKNOWN}), "of an unknown curve", "curves"),
     _Doubt(flags.OF_FEW_SEEDS, "of fewer than three seeds", ""),
-    _Doubt(flags.OPEN | {"control_failed", "no_control"}, "attacked too weakly", "attacks"),
+    _Doubt(flags.WEAK, "attacked too weakly", "attacks"),
     _Doubt(frozenset({LACKING}), "not attacked by all that its recipe asks", "attacks"),
 )
 

@@ -27,8 +27,6 @@ SHOWN = 2  # settings of an attack
 HALF = 0.5  # of what there is
 TOO_WEAK = "too weak or too few to judge"
 LEAKS = "more than a blind guess"
-# Flags of a number that says nothing of how much there is.
-WEAK = flags.OPEN | {"control_failed", "no_control"}
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ def by_strongest(measures: Sequence[Measure], rows: Sequence[Row]) -> list[Row]:
         best = Rivals(tuple(mine), ()).best if mine else r
         wanted = {m.key for m in measures if m.key in of and m.asks(r.method)} if mine else set()
         rivals_of = {key for key in wanted if of[key] == of[r.measure]}
-        heard = {one.measure for one in mine if one is best or not one.flags & WEAK}
+        heard = {one.measure for one in mine if one is best or not one.flags & flags.WEAK}
         lacks = rivals_of - heard
         marks = best.flags | {LACKING} if lacks else best.flags
         out.append(best.model_copy(update={"measure": r.measure, "flags": marks}))

@@ -30,6 +30,8 @@ UNSETTLED = frozenset({"loss_did_not_fall", "restarts_disagree", "gradient_vanis
 UNFOUND = UNSETTLED | {"below_class_mean"}
 
 OPEN = UNSETTLED | {"failed_units"}  # a row says with these that there may be more to find
+# With one of these a number says nothing of how much there is.
+WEAK = OPEN | {"control_failed", "no_control"}
 
 
 def ordered(flags: Iterable[str]) -> list[str]:
